@@ -11,7 +11,7 @@ static f32 *floats(i64 n) { return malloc((u64)n * sizeof(f32)); }
 
 status calibration_open(calibration *c, const char *path, const model_config *config, i64 tokens, const checkpoint *ck,
                         const quantize_plan *plan, err *e) {
-    *c = (calibration){.ck = ck, .plan = plan, .inter = config->inter_expert};
+    *c = (calibration){.config = config, .ck = ck, .plan = plan, .inter = config->inter_expert};
     c->gate_up.layer = c->down.layer = -1;
     status st = expert_inputs_open(&c->in, path, config, tokens, e);
     if (st != ST_OK) return st;
@@ -51,6 +51,7 @@ static i64 choose_tokens(calibration *c, const layer_inputs *in, i64 expert) {
                 const f32 w = in->weights[t * k + s];
                 c->tokens[n] = (i32)t, c->weights[n++] = w * w;
                 sum += (f64)w * (f64)w;
+                break; /* once a token, whatever the file holds */
             }
     const i64 others = min_i64(OTHERS, c->in.tokens);
     const f32 each = sum > 0 ? (f32)(OTHERS_WEIGHT * sum / (f64)others) : 1;
@@ -68,6 +69,20 @@ static void gather_rows(const calibration *c, const layer_inputs *in, i64 from, 
 
 /* ---- what down meets ---- */
 
+enum { TILE = 128 }; /* a multiple of what columns share in any format */
+
+/* Whether there is a value that is not finite. */
+static bool transpose_tile(const calibration *c, const weight_view *v, i64 r0, i64 j0, f32 *to) {
+    const i64 n = min_i64(TILE, c->in.hidden - j0);
+    f32 row[TILE];
+    bool bad = false;
+    for (i64 r = r0; r < min_i64(r0 + TILE, c->inter); r++) {
+        weight_cols_f32(v, r, j0, n, row);
+        for (i64 j = 0; j < n; j++) to[(j0 + j) * c->inter + r] = row[j], bad |= !isfinite(row[j]);
+    }
+    return bad;
+}
+
 /* Piece `at`, [inter, hidden], as [hidden, inter]. */
 static status read_transposed(calibration *c, u64 at, f32 *to, err *e) {
     const stored_matrix *m = &c->plan->pieces[at].m;
@@ -77,11 +92,12 @@ static status read_transposed(calibration *c, u64 at, f32 *to, err *e) {
         return err_set(e, ST_FORMAT, "tensor %s is [%lld, %lld], not [%lld, %lld] as config.json has it", m->data->name,
                        (long long)m->rows, (long long)m->cols, (long long)inter, (long long)hidden);
     status st = stored_matrix_read(c->ck, m, &c->room, &v, e);
-    for (i64 r = 0; st == ST_OK && r < inter; r++) {
-        weight_row_f32(&v, r, c->x); /* which has room for a row */
-        for (i64 j = 0; j < hidden; j++) to[j * inter + r] = c->x[j];
-    }
-    return st;
+    if (st != ST_OK) return st;
+    bool bad = false;
+#pragma omp parallel for schedule(dynamic, 1) reduction(|| : bad)
+    for (i64 r0 = 0; r0 < inter; r0 += TILE)
+        for (i64 j0 = 0; j0 < hidden; j0 += TILE) bad = transpose_tile(c, &v, r0, j0, to) || bad;
+    return bad ? err_set(e, ST_NUMERIC, "tensor %s holds NaN or an infinity", m->data->name) : ST_OK;
 }
 
 /* y = w x for rows [from, end), w transposed; a panel of w stays in the cache for all of them. */
@@ -146,7 +162,7 @@ static status gather_inputs(calibration *c, const plan_piece *k, expert_gptq *x,
 status calibration_of(calibration *c, const plan_piece *k, const expert_gptq **out, err *e) {
     const i64 cols = k->class == MC_DOWN ? c->inter : c->in.hidden;
     *out = NULL;
-    if (k->class > MC_DOWN || k->layer < c->in.first || k->layer >= c->in.layers || k->expert < 0) return ST_OK;
+    if (!piece_meets_inputs(k, c->config)) return ST_OK;
     if (k->m.cols != cols)
         return err_set(e, ST_FORMAT, "tensor %s has %lld columns, not %lld as config.json has it", k->m.data->name,
                        (long long)k->m.cols, (long long)cols);

@@ -18,6 +18,7 @@ typedef struct {
 
 typedef struct {
     expert_inputs in;
+    const model_config *config;
     const checkpoint *ck;
     const quantize_plan *plan;
     i64 inter; /* columns of down */
@@ -29,7 +30,8 @@ typedef struct {
     matrix_room room;
 } calibration;
 
-/* Of the file of expert_inputs.h. End with calibration_close() whatever was returned. */
+/* Of the file of expert_inputs.h; config, ck and plan must outlive it. End with calibration_close() whatever was
+ * returned. */
 status calibration_open(calibration *c, const char *path, const model_config *config, i64 tokens, const checkpoint *ck,
                         const quantize_plan *plan, err *e);
 void calibration_close(calibration *c);

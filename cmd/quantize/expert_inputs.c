@@ -27,7 +27,8 @@ status expert_inputs_open(expert_inputs *in, const char *path, const model_confi
     const u64 want = places_of(in, in->layers - 1).end;
     status st = file_map_open(&in->file, path, e);
     if (st == ST_OK && in->file.size != want)
-        st = err_set(e, ST_FORMAT, "%s has %llu bytes, not the %llu of %lld tokens: remove the folder and begin again",
+        st = err_set(e, ST_FORMAT,
+                     "%s has %llu bytes, not the %llu of %lld tokens: remove this file, and the text is read again",
                      path, (unsigned long long)in->file.size, (unsigned long long)want, (long long)tokens);
     return st;
 }

@@ -58,7 +58,8 @@ static status add_source_file(buf *b, const char *dir, const char *name, err *e)
 
 static status add_calibration(const quantize_job_file *j, buf *b, err *e) {
     if (!j->calibrate) return ST_OK;
-    buf_fmt(b, "\"calibration_tokens\": %lld, \"calibrate\": ", (long long)j->calibration_tokens);
+    buf_fmt(b, "\"calibration_tokens\": %lld, \"window\": %lld, \"calibrate\": ", (long long)j->calibration_tokens,
+            (long long)j->calibration_window);
     status st = add_stamp(b, j->calibrate, j->calibrate, e);
     buf_str(b, ", ");
     return st;

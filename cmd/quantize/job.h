@@ -27,9 +27,10 @@ void sums_table_free(sums_table *t);
 
 typedef struct {
     char source[PATH_MAX], folder[PATH_MAX];
-    const char *format, *only; /* as the user has them */
-    const char *calibrate;     /* the text, its whole path; NULL: none */
-    i64 calibration_tokens;
+    const char *format, *only;                  /* as the user has them */
+    const char *calibrate;                      /* the text, its whole path; NULL: none */
+    i64 calibration_tokens, calibration_window; /* as the user has them */
+    i64 calibration_read;                       /* tokens that there are */
     u64 shard_bytes, n_shards;
     int fd; /* of the job's file, locked; -1: none */
     bool resumed;

@@ -46,6 +46,10 @@ static i64 expert_of_name(const char *name) {
     return at && sscanf(at + sizeof before - 1, "%lld.", &expert) == 1 ? expert : -1;
 }
 
+bool piece_meets_inputs(const plan_piece *k, const model_config *c) {
+    return k->expert >= 0 && k->layer >= c->n_dense && k->layer < c->n_layers;
+}
+
 static bool chosen(matrix_class class, bool linears) { return class <= MC_DOWN || (linears && class != MC_OTHER); }
 
 /* ---- pieces ---- */
@@ -154,7 +158,7 @@ static status add_matrix(quantize_plan *p, const planner *a, plan_piece *k, bool
     k->q = quantizer_for(m, a->q, is_chosen);
     p->n_chosen += is_chosen;
     p->n_encoded += is_chosen && k->q;
-    if (k->q) return add_made(p, m, k->q, a->calibrated && k->expert >= 0, e);
+    if (k->q) return add_made(p, m, k->q, a->calibrated && piece_meets_inputs(k, a->c), e);
     add_renamed(p, m, is_chosen ? a->q : NULL);
     return ST_OK;
 }

@@ -59,6 +59,9 @@ typedef struct {
     buf names;               /* of tensors that are made, NUL-terminated */
 } quantize_plan;
 
+/* Is it a routed expert's matrix, in a layer that a model runs? */
+bool piece_meets_inputs(const plan_piece *k, const model_config *c);
+
 /* q for the matrices that are chosen: routed experts, or (linears) all linear layers of the text model but router,
  * embedding and head. Matrices that are not chosen and lie packed become bf16. shard: bytes that one file may have; a
  * single matrix may be more. Scales of inputs (NAME.input_scale) stay where their matrix keeps bytes and names, and are

@@ -108,19 +108,39 @@ static status quantize_prepare(quantize_run *r, const quantize_options *o, err *
 
 #define INPUTS_NAME "quantize-inputs.bin"
 
+static bool rounds_experts(const quantize_run *r) {
+    for (u64 i = 0; i < r->plan.n_pieces; i++)
+        if (r->plan.pieces[i].q == r->q && piece_meets_inputs(&r->plan.pieces[i], &r->config)) return true;
+    return false;
+}
+
+static i64 longest_document(const documents *d) {
+    i64 most = 0;
+    for (i64 i = 0; i < d->n; i++) most = max_i64(most, document_tokens(d, i));
+    return most;
+}
+
 /* The text, before anything is written. */
 static status read_calibration_text(quantize_run *r, quantize_options *o, err *e) {
+    if (!rounds_experts(r))
+        return err_set(e, ST_INPUT, "--calibrate is for routed experts: none of %s is written in another format",
+                       o->source);
     if (!realpath(o->calibrate, r->calibrate)) return err_set(e, ST_IO, "%s: %s", o->calibrate, strerror(errno));
     r->words = (text_encoder){o->source, r->config.model_type, r->config.vocab, NULL};
-    return documents_read(&r->docs, &r->words, r->calibrate, o->text.window, o->calibration_tokens, e);
+    status st = documents_read(&r->docs, &r->words, r->calibrate, o->text.window, o->calibration_tokens, e);
+    if (st != ST_OK || longest_document(&r->docs) <= r->config.max_positions) return st;
+    return err_set(e, ST_INPUT, "%s: a document has %lld tokens; the model reads %lld at most", r->calibrate,
+                   (long long)longest_document(&r->docs), (long long)r->config.max_positions);
 }
 
 /* Runs the source's model on the text, unless a run before this one has; its inputs lie in the folder until the end. */
 static status calibrate(quantize_run *r, const quantize_options *o, err *e) {
     char path[PATH_MAX];
     const i64 tokens = r->docs.begin[r->docs.n];
+    engine_options runs = o->m.engine;
+    runs.context = longest_document(&r->docs);
     status st = path_join(path, sizeof path, r->job.folder, INPUTS_NAME, e);
-    if (st == ST_OK && !file_exists(path)) st = expert_inputs_make(path, &o->m.engine, &r->docs, e);
+    if (st == ST_OK && !file_exists(path)) st = expert_inputs_make(path, &runs, &r->docs, e);
     return st == ST_OK ? calibration_open(&r->calibration, path, &r->config, tokens, r->ck, &r->plan, e) : st;
 }
 
@@ -135,6 +155,7 @@ static status open_job(quantize_run *r, const quantize_options *o, err *e) {
     quantize_job_file *j = &r->job;
     j->format = r->q->name, j->only = o->only;
     j->calibrate = r->docs.n ? r->calibrate : NULL, j->calibration_tokens = o->calibration_tokens;
+    j->calibration_window = o->text.window, j->calibration_read = r->docs.n ? r->docs.begin[r->docs.n] : 0;
     j->shard_bytes = (u64)o->shard_mb * 1000000, j->n_shards = r->plan.n_shards;
     if (!realpath(o->source, j->source)) return err_set(e, ST_IO, "%s: %s", o->source, strerror(errno));
     size_t n = strlen(o->folder);
@@ -158,17 +179,26 @@ static void quantize_say(const quantize_run *r, u64 left_in, u64 left_out) {
                  bytes_text(out, left_out));
 }
 
-static status write_shards(quantize_run *r, err *e) {
+/* Bytes of the shards that are not there, of the source and of the new folder. */
+static u64 bytes_left(const quantize_run *r, u64 *out) {
     const quantize_plan *p = &r->plan;
-    u64 left_in = 0, left_out = 0;
+    u64 in = *out = 0;
     for (u64 s = 0; s < p->n_shards; s++)
         for (u64 k = p->shards[s]; !r->job.done[s] && k < p->shards[s + 1]; k++)
-            left_in += p->pieces[k].bytes_in, left_out += p->pieces[k].bytes_out;
+            in += p->pieces[k].bytes_in, *out += p->pieces[k].bytes_out;
+    return in;
+}
+
+static status write_shards(quantize_run *r, const quantize_options *o, err *e) {
+    const quantize_plan *p = &r->plan;
+    u64 left_out, left_in = bytes_left(r, &left_out);
+    status st = ST_OK;
     quantize_say(r, left_in, left_out);
+    if (o->calibrate && left_in) st = calibrate(r, o, e);
+    if (st != ST_OK) return st;
     progress shown;
     progress_start(&shown, "quantize", "B", left_in);
     shard_writer w = {.ck = r->ck, .plan = p, .calibration = r->docs.n ? &r->calibration : NULL, .shown = &shown};
-    status st = ST_OK;
     for (u64 s = 0; s < p->n_shards && st == ST_OK; s++)
         if (!r->job.done[s]) st = shard_write(&w, &r->job, s, &r->sums, e);
     progress_end(&shown);
@@ -195,6 +225,7 @@ static status finish(quantize_run *r, err *e) {
     if (st == ST_OK) st = folder_write(&r->job, "config.json", r->config_text, strlen(r->config_text), e);
     if (st == ST_OK && !compare) st = report_write(&r->job, &r->sums, r->q, r->linears, NULL, e);
     if (st == ST_OK) st = folder_write_index(&r->job, &r->plan, e);
+    calibration_close(&r->calibration); /* the file's bytes go with its name */
     if (st == ST_OK && r->docs.n) st = remove_inputs(r, e);
     if (st == ST_OK && compare) st = evaluate(r, e);
     return st == ST_OK ? job_end(&r->job, e) : st;
@@ -223,8 +254,7 @@ static status quantize(quantize_options *o, err *e) {
     if (st == ST_OK && (o->calibrate || o->evaluate)) st = model_opts_finish(&o->m, e);
     if (st == ST_OK && o->evaluate) st = comparison_open(&r.compared, &o->m, &o->text, e);
     if (st == ST_OK) st = open_job(&r, o, e);
-    if (st == ST_OK && o->calibrate) st = calibrate(&r, o, e);
-    if (st == ST_OK) st = write_shards(&r, e);
+    if (st == ST_OK) st = write_shards(&r, o, e);
     if (st == ST_OK) st = finish(&r, e);
     if (st == ST_OK) st = say_result(&r, now_s() - start, e);
     run_close(&r);

@@ -106,11 +106,11 @@ static void report_text(buf *b, const quantize_job_file *j, const sums_table *t)
     if (j->calibrate)
         buf_fmt(
             b,
-            "Experts were rounded for the inputs that they meet in the first %lld tokens of `%s` (GPTQ): the error\n"
-            "of their results there is the one that was made small, sqrt(sum a |(w - written) x|^2 / sum a |w x|^2)\n"
-            "with a the square of the router's weight, of every %dth block of %d rows; beside it that of rounding\n"
-            "each value to nearest.\n\n",
-            (long long)j->calibration_tokens, j->calibrate, GPTQ_SAMPLE, GPTQ_ROWS);
+            "Experts were rounded for the inputs that they meet in %lld tokens of `%s` (GPTQ): the error of their\n"
+            "results there is the one that was made small, sqrt(sum a |(w - written) x|^2 / sum a |w x|^2) with a the\n"
+            "square of the router's weight, some tokens of all and the damping counted in, of every %dth block of %d\n"
+            "rows; beside it that of rounding each value to nearest.\n\n",
+            (long long)j->calibration_read, j->calibrate, GPTQ_SAMPLE, GPTQ_ROWS);
     class_table(b, t);
     buf_str(b, "\nBy layer ([drawn](quantize-report.svg)):\n");
     layer_table(b, t);

@@ -6,6 +6,8 @@
 /* Columns at a time: of a factor's panel, of what is rounded before the rest hears of its errors. TILE: columns of a
  * panel that stay in the cache. BLOCK: rows of H at a time. */
 enum { PANEL = 64, TILE = 1024, BLOCK = 8 };
+/* Squares below it count as none: float32 has few bits for them. */
+static const f64 LEAST = 1e-30;
 
 static void add_to_four(f32 *restrict y, i64 y_stride, const f32 *restrict c, i64 c_stride, const f32 *restrict p,
                         i64 p_stride, i64 n) {
@@ -100,7 +102,9 @@ static status choose_order(gptq *g, f64 damping, err *e) {
     f64 mean = 0;
     for (i64 i = 0; i < n; i++) mean += (f64)g->h[i * n + i] / (f64)n;
     if (!isfinite(mean)) return free(all), err_set(e, ST_NUMERIC, "the inputs' covariances are too large for float32");
-    const f32 more = mean > 0 ? (f32)(mean * damping) : 1;
+    const bool none = mean < LEAST;
+    const f32 more = none ? 1 : (f32)(mean * damping);
+    if (none) memset(g->h, 0, (u64)n * (u64)n * sizeof *g->h);
     for (i64 i = 0; i < n; i++) all[i] = (ranked){g->h[i * n + i] + more, (i32)i};
     qsort(all, (size_t)n, sizeof *all, by_most);
     for (i64 k = 0; k < n; k++) g->order[k] = all[k].column, g->diag[k] = g->own[k] = all[k].most;
@@ -209,7 +213,7 @@ static void tell_rest(const gptq *g, f32 *target, const f32 *error, i64 n, i64 b
                   min_i64(TILE, cols - c));
 }
 
-/* Sum over columns of D (x (A + 1))^2: that of x H x^T. x is overwritten. */
+/* Sum over columns of D (x (A + 1))^2: that of x H x^T. `sum` is room. */
 static f64 weighted(const gptq *g, f32 *x, f32 *sum, i64 n) {
     const i64 cols = g->cols;
     f64 all = 0;

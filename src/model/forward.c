@@ -247,7 +247,8 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const layer_weights *w = &m->w.layers[layer];
     void *kv = (u8 *)m->kv + (u64)layer * m->kv_layer;
     const norm_args norm = forward_norm_of(m, w->ffn_norm, m->delta, b->n, 0);
-    deferred_norm *deferred = is_dense(m, layer) || b->watch ? NULL : &m->deferred; /* whole rows are looked at */
+    const bool looked_at = b->watch && b->watch->x; /* at whole rows */
+    deferred_norm *deferred = is_dense(m, layer) || looked_at ? NULL : &m->deferred;
     if (m->lim.kv.by_sequence) {
         attend_apart(m, w, kv, b, n_abs);
         return fused_reduce_norm(m->o, &norm, c->hidden, deferred);
@@ -262,6 +263,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
         pages += m->lim.seq_pages;
     }
     linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, deferred);
+    if (looked_at) m->deferred.parts = 0; /* what is behind takes h as finished */
 }
 
 /* Everything between h and d of a layer with experts. */

@@ -79,7 +79,7 @@ static inline i32 span_page(const model_span *s, i64 i) {
 /* What a layer with experts was given, brought to the host for somebody to look at: what is not NULL is filled in, then
  * `seen` is called, layer by layer. */
 typedef struct {
-    void *x;      /* [n, hidden] of ops.act: the experts' input */
+    void *x;      /* [n, hidden] of ops.act: the experts' input. Of one rank: others would run other kernels */
     i32 *ids;     /* [n, experts a token]: the router's choice */
     f32 *weights; /* [n, experts a token]: what the experts' results are multiplied by */
     void (*seen)(void *ud, i64 layer, i64 n);

@@ -1,6 +1,7 @@
 """`moonlet quantize --calibrate`: experts rounded for what they meet predict more like their source; the same bytes
 whatever stopped the run. The arithmetic is held against the paper's in tests/unit/format/test_gptq.c."""
 import json
+import math
 import re
 import signal
 import struct
@@ -73,7 +74,8 @@ def numbers(line):
 
 def test_the_report(whole, text):
     report = (whole / "quantize-report.md").read_text()
-    assert f"the first {TOKENS} tokens of `{text}`" in report
+    read = sum(len(json.loads(line)["ids"]) for line in text.read_text().splitlines())
+    assert f"in {min(TOKENS, read)} tokens of `{text}`" in report
     for part in ("gate", "up", "down"):
         weights, nearest, written = numbers(re.search(rf"\| experts {part} \|.*", report).group(0))
         assert written < 0.95 * nearest and weights > nearest > 0.01
@@ -94,6 +96,49 @@ def test_scales_of_inputs(tmp_path, whole, nano, text):
     assert not [n for n in Tensors(tmp_path / "ct").all if "input" in n and "layernorm" not in n]
     again = quantized(whole, tmp_path / "again", "nvfp4")  # what is in the format stays, its inputs' scales too
     assert "relative error 0.000e+00" in again and Tensors(tmp_path / "again").all == have
+
+
+def halves(data):
+    """bf16 as numbers."""
+    return [x[0] for x in struct.iter_unpack("<f", b"".join(b"\0\0" + data[i : i + 2] for i in range(0, len(data), 2)))]
+
+
+class Given:
+    """What a run's experts were given, from its file."""
+
+    HIDDEN, K, FIRST = 256, 8, 1
+
+    def __init__(self, data):
+        self.tokens = len(data) // (5 * (2 * self.HIDDEN + 8 * self.K))
+        self.data = data
+
+    def rows(self, layer, expert):
+        """x of the expert's tokens, and of 512 of all (as calibration.h has it)."""
+        n, h, k = self.tokens, self.HIDDEN, self.K
+        at = (layer - self.FIRST) * n * (2 * h + 8 * k)
+        x, ids = self.data[at : at + 2 * n * h], struct.unpack_from(f"<{n * k}i", self.data, at + 2 * n * h)
+        mine = [t for t in range(n) if expert in ids[t * k : t * k + k]]
+        others = min(512, n)
+        return [halves(x[2 * h * t : 2 * h * (t + 1)]) for t in mine + [i * n // others for i in range(others)]]
+
+
+def test_whose_inputs_they_are(tmp_path, whole, nano, text):
+    """input_scale of an expert's gate and down, computed again from what a stopped run has kept."""
+    folder = tmp_path / "q"
+    stop_when(folder, nano, text, lambda: len(shards(folder)) >= 2)
+    given, have, source = Given((folder / INPUTS).read_bytes()), Tensors(whole).all, Tensors(nano).all
+    for layer, expert in ((1, 3), (4, 60)):
+        base = f"language_model.model.layers.{layer}.mlp.experts.{expert}."
+        scale = {p: struct.unpack("<f", have[f"{base}{p}_proj.input_scale"][2])[0] for p in ("gate", "down")}
+        rows = given.rows(layer, expert)
+        assert abs(scale["gate"] * 2688 / max(abs(v) for x in rows for v in x) - 1) < 1e-6
+        wide = {p: halves(source[f"{base}{p}_proj.weight"][2]) for p in ("gate", "up")}
+        most = 0
+        for x in rows[:: max(1, len(rows) // 150)] + rows[:40]:  # some of them: below the largest, but near
+            for r in range(64):
+                g, u = (sum(a * b for a, b in zip(wide[p][r * 256 : r * 256 + 256], x)) for p in ("gate", "up"))
+                most = max(most, abs(g / (1 + math.exp(-g)) * u))
+        assert most / 2688 * (1 - 1e-4) <= scale["down"] <= most / 2688 * 3, (most / 2688, scale["down"])
 
 
 def test_threads_change_nothing(tmp_path, whole, nano, text):
@@ -119,7 +164,8 @@ def test_a_killed_run_goes_on(tmp_path, whole, nano, text):
     made = (folder / INPUTS).stat().st_mtime_ns
     stop_when(folder, nano, text, lambda: len(shards(folder)) >= 7)
     assert (folder / INPUTS).stat().st_mtime_ns == made  # the text was not read again
-    for other in ([], calibrate(nano / "README.md"), ["--calibrate", text, "--calibration-tokens", "1400"]):
+    fewer = ["--calibrate", text, "--calibration-tokens", "1400"]
+    for other in ([], calibrate(nano / "README.md"), fewer, calibrate(text, "--window", "64")):
         refused(nano, folder, "nvfp4", "--shard-mb", "1", *other, named=[str(folder)])
     quantized(nano, folder, "nvfp4", *calibrate(text, "--shard-mb", "1"))
     same_as(contents(whole), folder)
@@ -148,7 +194,18 @@ def test_words(tmp_path, nano, text):
     refused(nano, tmp_path / "q", "int4", "--calibrate", tmp_path / "empty", named=["empty"])
     (tmp_path / "bad.jsonl").write_text('{"ids": [1, 99999]}\n')
     refused(nano, tmp_path / "q", "int4", "--calibrate", tmp_path / "bad.jsonl", named=["bad.jsonl", "ids[1]"])
+    (tmp_path / "long.jsonl").write_text(json.dumps({"ids": [5] * 16385}) + "\n")
+    refused(nano, tmp_path / "q", "int4", "--calibrate", tmp_path / "long.jsonl", named=["16385 tokens", "16384"])
+    refused(NANO, tmp_path / "q", "int4", *calibrate(text), named=["none of", "is written in another format"])
     assert not (tmp_path / "q").exists()
+
+
+def test_an_inputs_file_of_another_making(tmp_path, nano, text):
+    """Of the right size, and everybody's tokens: nothing is overrun."""
+    folder = tmp_path / "q"
+    stop_when(folder, nano, text, lambda: len(shards(folder)) >= 2)
+    (folder / INPUTS).write_bytes(bytes((folder / INPUTS).stat().st_size))
+    quantized(nano, folder, "nvfp4", *calibrate(text, "--shard-mb", "1"))
 
 
 def test_a_model_that_gives_no_numbers(tmp_path, nano, text):

@@ -310,18 +310,138 @@ static void test_matrices(void **state) {
             }
         if (left[1] > 0.7 * left[0]) fail_msg("%s: %g of %g are left", formats[f], left[1], left[0]);
         assert_near(m->sums.results.done, sampled);
-        u8 before[ROWS * COLS];
+        u8 before[ROWS * COLS], scales[ROWS * COLS];
         memcpy(before, m->data, sizeof before);
+        memcpy(scales, m->scale, sizeof scales);
         omp_set_num_threads(3);
         write_matrix(m, formats[f], &k.g);
         omp_set_num_threads(1);
         assert_memory_equal(before, m->data, weight_data_bytes(&m->out));
+        assert_memory_equal(scales, m->scale, weight_scale_bytes(&m->out));
     }
     write_matrix(m, "int4", NULL);
     assert_null(quantizer_named("int8")->code);
     free_case(&k);
     free(m);
     free(plain);
+}
+
+/* Every candidate's squared differences by hand, counted by columns: the chosen scale is the best of them, in every
+ * group of both rows. */
+static void test_scales_by_counts(void **state) {
+    (void)state;
+    enum { N = 2, WIDE = 96 };
+    static const f32 parts[] = {8, 7, 6, 5, 4, 3, 2, 1, 7.25f, 7.5f, 7.75f, 8.25f, 8.5f, 8.75f, 9, 9.5f, 10, 10.5f};
+    f32 w[N * WIDE], counts[WIDE];
+    u8 data[N * WIDE], scale[N * WIDE];
+    i64 others = 0;
+    rng = 90;
+    for (int round = 0; round < 50; round++) {
+        for (int i = 0; i < N * WIDE; i++) w[i] = flat();
+        for (int c = 0; c < WIDE; c++) counts[c] = c % 3 ? 0.01f : 30 * (1 + flat());
+        encode_int4(w, N, WIDE, counts, 0, data, scale);
+        for (int g = 0; g < N * WIDE / 32; g++) {
+            f32 most = 0;
+            f64 best = INFINITY, plain = INFINITY;
+            bf16 want = 0, alone = 0;
+            for (int c = 0; c < 32; c++) most = fmaxf(most, fabsf(w[g * 32 + c]));
+            for (size_t p = 0; p < COUNT_OF(parts); p++) {
+                const bf16 s = f32_to_bf16(most / parts[p]);
+                f64 sum = 0, even = 0;
+                for (int c = 0; c < 32; c++) {
+                    const f64 x = (f64)w[g * 32 + c] / bf16_to_f32(s),
+                              off = (x - fmin(7, fmax(-8, rint(x)))) * bf16_to_f32(s);
+                    sum += (f64)counts[g * 32 % WIDE + c] * off * off, even += off * off;
+                }
+                if (sum < best * (1 - 1e-5)) best = sum, want = s;
+                if (even < plain * (1 - 1e-5)) plain = even, alone = s;
+            }
+            assert_int_equal(((bf16 *)(void *)scale)[g], want);
+            others += want != alone;
+        }
+    }
+    assert_true(others > 30); /* counts decide */
+}
+
+/* FP4, where one column of each group counts, another one in every group: it is as near as any candidate brings it. */
+static void test_fp4_scales_by_counts(void **state) {
+    (void)state;
+    enum { N = 2, WIDE = 96 };
+    f32 w[N * WIDE], row[WIDE];
+    u8 data[N * WIDE], scale[N * WIDE];
+    rng = 91;
+    for (int nv = 0; nv < 2; nv++)
+        for (int round = 0; round < 20; round++) {
+            const int group = nv ? 16 : 32;
+            f32 counts[WIDE] = {0}, all = 0;
+            for (int i = 0; i < N * WIDE; i++) w[i] = flat(), all = fmaxf(all, fabsf(w[i]));
+            for (int g = 0; g < WIDE / group; g++) counts[g * group + (g * 5 + 3) % group] = 1;
+            weight_view v = {.format = nv ? WF_NVFP4 : WF_MXFP4, .rows = N, .cols = WIDE, .data = data, .scale = scale};
+            v.factor = nv ? encode_nvfp4_factor(all) : 0;
+            (nv ? encode_nvfp4 : encode_mxfp4)(w, N, WIDE, counts, v.factor, data, scale);
+            for (int r = 0; r < N; r++) {
+                weight_row_f32(&v, r, row);
+                for (int g = 0; g < WIDE / group; g++) {
+                    const f32 *of = w + r * WIDE + g * group, x = of[(g * 5 + 3) % group];
+                    f32 most = 0;
+                    f64 best = INFINITY;
+                    int e;
+                    for (int c = 0; c < group; c++) most = fmaxf(most, fabsf(of[c]));
+                    frexpf(most, &e);
+                    const int near = nv ? f32_to_f8_e4m3(most / 6 / v.factor) : e - 3;
+                    for (int t = near - (nv ? 2 : 1); t <= near + (nv ? 6 : 1); t++) {
+                        if (nv && (t < 1 || t > 0x7e)) continue;
+                        const f32 s = nv ? f8_e4m3_to_f32((u8)t) * v.factor : ldexpf(1, t);
+                        const f32 got = copysignf(f4_e2m1_to_f32(e2m1_nearest(x / s)) * s, x);
+                        best = fmin(best, fabs((f64)x - (f64)got));
+                    }
+                    const f64 off = fabs((f64)x - (f64)row[g * group + (g * 5 + 3) % group]);
+                    if (off > best * (1 + 1e-4) + 1e-7) fail_msg("%d, group %d: %g, not %g", nv, g, off, best);
+                }
+            }
+        }
+}
+
+/* Of a matrix: H's diagonal, in the order of columns, and only where columns share a group. */
+static void test_whose_counts(void **state) {
+    (void)state;
+    matrix_case *m = calloc(1, sizeof *m), *plain = calloc(1, sizeof *plain);
+    inputs_case k;
+    f32 counts[COLS];
+    u8 data[COLS], scale[COLS];
+    f64 mean = 0;
+    make_case(&k, COLS, 300, 95);
+    for (i64 c = 0; c < COLS; c++) mean += k.h[c * (COLS + 1)] / COLS;
+    for (i64 c = 0; c < COLS; c++) counts[c] = (f32)(k.h[c * (COLS + 1)] / mean);
+    for (int i = 0; i < ROWS * COLS; i++) m->w[i] = plain->w[i] = flat();
+    write_matrix(m, "int4", &k.g);
+    for (int r = 0; r < ROWS; r++) {
+        encode_int4(m->w + r * COLS, 1, COLS, counts, 0, data, scale);
+        assert_memory_equal(m->scale + r * (COLS / 32 * 2), scale, COLS / 32 * 2);
+    }
+    write_matrix(m, "w4a8", &k.g);
+    write_matrix(plain, "w4a8", NULL);
+    assert_memory_equal(m->scale, plain->scale, ROWS * sizeof(f32));
+    free_case(&k);
+    free(m);
+    free(plain);
+}
+
+/* Inputs whose squares float32 hardly holds are none. */
+static void test_tiny_inputs(void **state) {
+    (void)state;
+    static const f32 sizes_of[] = {1e-25f, 1e-22f, 1e-18f, 1e-14f, 1e-10f};
+    for (size_t s = 0; s < COUNT_OF(sizes_of); s++) {
+        f32 x[6 * 40], a[6] = {1, 1, 1, 1, 1, 1};
+        gptq g = {0};
+        err e = {0};
+        rng = 100 + s;
+        for (int i = 0; i < 6 * 40; i++) x[i] = flat() * sizes_of[s];
+        assert_int_equal(gptq_open(&g, 40, &e), ST_OK);
+        gptq_add(&g, x, a, 6);
+        assert_int_equal(gptq_factor(&g, 0.1, &e), ST_OK);
+        gptq_close(&g);
+    }
 }
 
 /* Covariances and their factor have the same bits by one thread and by three. */
@@ -343,9 +463,17 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_factor),     cmocka_unit_test(test_codes_and_sums),   cmocka_unit_test(test_nothing_met),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_codes_of_formats), cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_factor),
+        cmocka_unit_test(test_codes_and_sums),
+        cmocka_unit_test(test_nothing_met),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_codes_of_formats),
+        cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_scales_by_counts),
+        cmocka_unit_test(test_whose_counts),
+        cmocka_unit_test(test_tiny_inputs),
+        cmocka_unit_test(test_fp4_scales_by_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
