@@ -81,11 +81,13 @@ def whole(tmp_path_factory, nano, text):
     return folder
 
 
-def test_predictions_are_nearer(tmp_path, whole_nano, text):
+@pytest.mark.parametrize("form", ["w4a8", "mxfp4", "nvfp4"])
+def test_predictions_are_nearer(tmp_path, whole_nano, text, form):
+    """All of nano: what its first layers alone predict says nothing."""
     ids = [c["ids"] + c["greedy"] for c in CHATS[1::2]]
     want = logprobs(whole_nano, ids)
-    quantized(whole_nano, tmp_path / "near", "mxfp4")
-    quantized(whole_nano, tmp_path / "calibrated", "mxfp4", *calibrate(text))
+    quantized(whole_nano, tmp_path / "near", form)
+    quantized(whole_nano, tmp_path / "calibrated", form, *calibrate(text))
     near, calibrated = (distance(want, logprobs(tmp_path / n, ids))[0] for n in ("near", "calibrated"))
     assert calibrated < 0.9 * near, (near, calibrated)
 
