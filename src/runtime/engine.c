@@ -210,21 +210,21 @@ static f64 static_share(const engine *g, const engine_options *o) {
     return engine_backend(g)->gpu ? ENGINE_GPU_FRACTION : DEFAULT_MEM_FRACTION;
 }
 
-/* KV pages that fit a rank beside its weights. */
-static f64 pages_that_fit(const engine *g, const engine_options *o) {
+/* KV pages that fit the ranks beside their weights, where so many divide the model's; a draft's are whole on each. */
+static f64 pages_that_fit(const engine *g, const engine_options *o, i64 kv_ranks) {
     const f64 bytes = static_share(g, o) * (f64)g->lim.memory_max - (f64)rank_weights(g);
     const u64 draft = g->has_draft ? draft_kv_bytes(&g->draft_config, 1, g->lim.kv_type) : 0;
-    return fmax(bytes, 0) / (f64)(model_kv_bytes(&g->config, 1, g->lim.kv_type) + draft);
+    return fmax(bytes, 0) / ((f64)model_kv_bytes(&g->config, 1, g->lim.kv_type) / (f64)kv_ranks + (f64)draft);
 }
 
 static status choose_kv_ranks(engine *g, const engine_options *o, err *e) {
     const kv_layout_wish w = {.ranks = ranks_meant(o),
-                              .asked = g->has_draft ? 1 : o->dcp, /* a draft wants all pages */
+                              .asked = g->has_draft && g->draft_lim.topk > 1 ? 1 : o->dcp, /* branches copy rows */
                               .gpus = engine_backend(g)->gpu,
                               .deterministic = o->deterministic,
                               .divisible = ranks_can_divide_kv(&g->ranks, ranks_meant(o)),
                               .wanted = o->kv_tokens ? o->kv_tokens : o->context * max_i64(o->max_running, 1),
-                              .room = (i64)pages_that_fit(g, o) * KV_PAGE};
+                              .room = (i64)pages_that_fit(g, o, 1) * KV_PAGE};
     char why[160];
     if (o->dp_attention) {
         g->lim.kv.ranks = ranks_meant(o), g->lim.kv.by_sequence = true;
@@ -243,7 +243,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         g->lim.pool_pages = ceil_div(ceil_div(o->kv_tokens, KV_PAGE), apart) * apart;
         return ST_OK;
     }
-    const f64 pages = pages_that_fit(g, o) * (f64)g->lim.kv.ranks - (f64)g->lim.branch_pages;
+    const f64 pages = pages_that_fit(g, o, g->lim.kv.ranks) - (f64)g->lim.branch_pages;
     if (pages < (f64)apart && o->mem_fraction > 0)
         return err_set(e, ST_LIMIT,
                        "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights",
@@ -402,7 +402,7 @@ static void say_plan(const engine *g, const engine_options *o) {
              b->device->name);
     if (g->ranks.n > 1)
         log_note("KV cache: room for %.0f tokens where every rank has all of it, for %.0f where the ranks divide it",
-                 floor(pages_that_fit(g, o)) * KV_PAGE, floor(pages_that_fit(g, o)) * KV_PAGE * (f64)g->ranks.n);
+                 floor(pages_that_fit(g, o, 1)) * KV_PAGE, floor(pages_that_fit(g, o, g->ranks.n)) * KV_PAGE);
 }
 
 static status open_share(rank *k, void *ud, err *e) {

@@ -22,10 +22,15 @@ static status check_draft_options(const engine *g, const engine_options *o, err 
         return err_set(e, ST_INPUT,
                        "--speculative-draft-model-path: a simulated step computes nothing that a draft "
                        "could read");
-    if (o->dcp > 1 || o->dp_attention)
+    if (o->dp_attention)
         return err_set(e, ST_UNSUPPORTED,
-                       "--speculative-draft-model-path with %s: a draft needs all of the KV cache on every rank",
-                       o->dcp > 1 ? "--dcp" : "--enable-dp-attention");
+                       "--speculative-draft-model-path with --enable-dp-attention: every rank's draft reads all "
+                       "sequences' features");
+    if (o->dcp > 1 && o->draft_topk > 1)
+        return err_set(e, ST_UNSUPPORTED,
+                       "--speculative-eagle-topk %lld with --dcp %lld: branches of a tree copy KV rows, which here may "
+                       "lie on other ranks; a chain (1) copies none",
+                       (long long)o->draft_topk, (long long)o->dcp);
     return ST_OK;
 }
 
