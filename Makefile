@@ -78,10 +78,17 @@ endif
 VIDEO   := $(if $(filter yes,$(VIDEO_HAS)),$B/moonlet-video)
 VIDEO_OBJ := $(patsubst %.c,$B/%.o,$(wildcard video/*.c))
 
+# moonlet-mpi.so joins the processes of several hosts by the distribution's MPI (--nnodes); where that is not, there is none.
+ifneq ($(NEEDS),)
+MPI_HAS := $(shell pkg-config --modversion ompi-c 2>/dev/null)
+endif
+MPI     := $(if $(MPI_HAS),$B/moonlet-mpi.so)
+
 .PHONY: FORCE cubins all setup demo check check-all unit pytest lint format install dist clean examples
-all: $B/moonlet $(VIDEO) $(if $(SAN),$B/moonlet-watched)
+all: $B/moonlet $(VIDEO) $(MPI) $(if $(SAN),$B/moonlet-watched)
 	@echo "  $(BUILT_FOR)"
 	@echo "  video: $(if $(VIDEO),libavcodec $(firstword $(VIDEO_HAS)),none ($(VIDEO_PKGS:%=%-dev) are missing; tools/setup video installs them))"
+	@echo "  mpi: $(if $(MPI),Open MPI $(MPI_HAS),none (libopenmpi-dev is missing; tools/setup mpi installs it))"
 
 # Under sanitizers kernels are built twice: unwatched in the library, since a model's arithmetic under them takes most of
 # the time of all tests, and watched below $B/watched, for what holds every kernel against its reference: `check` of
@@ -182,6 +189,10 @@ $B/moonlet-watched: $(CMD_OBJ) $(WATCHED) $(LIB)
 $(VIDEO_OBJ): ISA := $(if $(VIDEO),$(shell pkg-config --cflags $(VIDEO_PKGS) 2>/dev/null)) $(if $(SAN),-DSANITIZED)
 $B/moonlet-video: $(VIDEO_OBJ)
 	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(VIDEO_PKGS) 2>/dev/null) -lm
+
+$B/moonlet-mpi.so: mpi/plugin.c src/device/mpi_plugin.h src/base/types.h Makefile $B/flags
+	@echo "  LD  $@"; $(CC) -std=gnu17 $(WARN) $(CFLAGS) -Isrc -shared -fPIC $(shell pkg-config --cflags ompi-c 2>/dev/null) -o $@ $< \
+		$(shell pkg-config --libs ompi-c 2>/dev/null)
 
 # The weights of the golden checkpoints are drawn, not stored: the same bytes from every compiler and on every processor,
 # so that all builds share build/golden, several at once too: files appear whole. tests/golden/sha256 has their checksums.
@@ -310,6 +321,7 @@ format:
 install: all
 	install -D $B/moonlet "$(DESTDIR)$(PREFIX)/bin/moonlet"
 	$(if $(VIDEO),install -D $(VIDEO) "$(DESTDIR)$(PREFIX)/bin/moonlet-video")
+	$(if $(MPI),install -D $(MPI) "$(DESTDIR)$(PREFIX)/lib/moonlet/moonlet-mpi.so")
 	install -D -m644 $(LIB) "$(DESTDIR)$(PREFIX)/lib/libmoonlet.a"
 	install -D -m644 include/moonlet.h "$(DESTDIR)$(PREFIX)/include/moonlet.h"
 	mkdir -p "$(DESTDIR)$(PREFIX)/share/moonlet" && cp -r models/nano tuned "$(DESTDIR)$(PREFIX)/share/moonlet/"

@@ -19,6 +19,8 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
     server_options *s = &o->s;
     const opt_spec specs[] = {
         MODEL_OPTS(o->m),
+        {"nnodes", 0, OPT_INT, &o->m.engine.nnodes, "N",
+         "N processes, which mpirun has started, share the ranks of --tp (docs/guide/hosts.md; default: 1)", 1, 64},
         OPT_GROUP("Address, names and who may ask"),
         {"host", 0, OPT_STR, &s->host, "ADDRESS", "address to listen on (default: 127.0.0.1)", 0, 0},
         {"port", 0, OPT_INT, &s->port, "N", "port (default: 30000; 0: any free one, printed)", 0, 65535},

@@ -9,18 +9,20 @@
 #include <unistd.h>
 
 static bool quiet_notes;
+static char process_name[96];
 static pthread_mutex_t once_lock = PTHREAD_MUTEX_INITIALIZER;
 static char once_seen[LOG_ONCE_MOST][96];
 static int n_once_seen;
 static bool once_full;
 
 void log_set_quiet(bool quiet) { quiet_notes = quiet; }
+void log_set_process(const char *name) { snprintf(process_name, sizeof process_name, "%s", name); }
 
 static void say(const char *prefix, const char *fmt, va_list ap) {
     char line[1024];
     vsnprintf(line, sizeof line, fmt, ap);
     make_printable(line, false);
-    fprintf(stderr, "%s%s\n", prefix, line);
+    fprintf(stderr, "%s%s%s\n", process_name, prefix, line);
 }
 
 void log_note(const char *fmt, ...) {

@@ -6,6 +6,8 @@
 #include "base/types.h"
 
 void log_set_quiet(bool quiet); /* drops notices and progress, not warnings */
+/* In front of every line of this process, among others' on one terminal: "process 1 (node7): ". Copied. */
+void log_set_process(const char *name);
 void log_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* A notice, the first time that this `key` (its first 95 bytes) is seen in the process. For fallbacks. Behind

@@ -63,5 +63,9 @@ static inline row_range comm_rows(i64 n, i64 ranks, i64 rank) {
 /* A group of threads of this process that share memory: out[ranks], each for one thread. deadline_s: the longest that
  * one may wait for another. */
 status comm_host_open(comm **out, i64 ranks, f64 deadline_s, err *e);
+/* The same for `ranks` threads of several processes, as many in each: process p's are from p * ranks / processes on;
+ * out: for those of this one. `all` must outlive them, and what fails in one ends both. */
+struct hosts;
+status comm_hosts_open(comm **out, struct hosts *all, i64 ranks, f64 deadline_s, err *e);
 
 #endif

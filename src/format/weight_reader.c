@@ -43,9 +43,9 @@ struct weight_reader {
     u64 oldest;           /* the first whose part of the window is not free again */
     u8 *window;           /* a ring: tensors lie in one piece, in the order of the list */
     u64 size, head, used;
-    u64 held; /* bytes of tensors that have data */
-    i64 idle; /* readers that wait for room */
-    i64 ranks;
+    u64 held;         /* bytes of tensors that have data */
+    i64 idle;         /* readers that wait for room */
+    i64 ranks, first; /* first: the number of of[0] */
     read_rank of[READER_RANKS_MAX];
     f64 deadline_s, start, moved; /* moved: when disk or ranks last did anything */
     u64 *by_shard;                /* [shards] */
@@ -149,7 +149,7 @@ static void stalled(weight_reader *r) {
                 checkpoint_shard_name(r->ck, p->t->shard), r->deadline_s, p->t->name, (unsigned long long)p->there,
                 (unsigned long long)p->t->bytes);
     else
-        err_set(&e, ST_DEVICE, "rank %lld was not done with tensor %s within %.3g s", (long long)last,
+        err_set(&e, ST_DEVICE, "rank %lld was not done with tensor %s within %.3g s", (long long)(r->first + last),
                 r->places[k->given].t->name, r->deadline_s);
     if (p) log_warn("%s", e.text); /* close() waits for that disk */
     reader_fail(r, &e);
@@ -242,6 +242,8 @@ status weight_reader_open(weight_reader **out, const checkpoint *ck, const tenso
     return ST_OK;
 }
 
+void weight_reader_first_rank(weight_reader *r, i64 first) { r->first = first; }
+
 void weight_reader_close(weight_reader *r) {
     if (!r) return;
     pthread_mutex_lock(&r->lock);
@@ -272,7 +274,7 @@ static void wait_a_tick(weight_reader *r) {
 }
 
 status weight_reader_take(weight_reader *r, i64 rank, const tensor_info *t, const void **data, err *e) {
-    read_rank *k = &r->of[rank];
+    read_rank *k = &r->of[rank - r->first];
     pthread_mutex_lock(&r->lock);
     if (k->taken == r->n || r->places[k->taken].t != t) {
         status st =
@@ -299,7 +301,7 @@ status weight_reader_take(weight_reader *r, i64 rank, const tensor_info *t, cons
 }
 
 void weight_reader_give_back(weight_reader *r, i64 rank) {
-    read_rank *k = &r->of[rank];
+    read_rank *k = &r->of[rank - r->first];
     pthread_mutex_lock(&r->lock);
     for (; k->given < k->taken; k->given++) {
         read_place *p = &r->places[r->places[k->given].first];

@@ -29,6 +29,8 @@ enum { READER_RANKS_MAX = 64 };
 status weight_reader_open(weight_reader **out, const checkpoint *ck, const tensor_info *const *list, u64 n, i64 ranks,
                           u64 window, f64 deadline_s, err *e);
 void weight_reader_close(weight_reader *r); /* NULL is allowed */
+/* The ranks are `first` and those behind it; without this from 0 on. Before any takes. */
+void weight_reader_first_rank(weight_reader *r, i64 first);
 
 /* For rank's thread. The data of t, the next of the list that this rank has not taken, until it gives back; alignment:
  * 64 bytes. ST_IO names file and offset; ST_CANCELLED: cancel() was called; ST_INPUT: t is not the next. */

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/team.h"
+#include "runtime/follow.h"
 #include "runtime/kv_layout.h"
 #include <math.h>
 #include <omp.h>
@@ -20,6 +21,11 @@ static i64 ranks_meant(const engine_options *o) { return max_i64(o->tp && o->tp_
 
 /* Options of one kind of device that were given for another. */
 static status check_device_options(const engine_options *o, const char *name, bool on_gpu, err *e) {
+    if (o->nnodes > 1 && o->tp < 2)
+        return err_set(e, ST_INPUT, "--nnodes %lld is for --tp: processes share a model by its ranks",
+                       (long long)o->nnodes);
+    if (o->nnodes > 1 && (o->tp_slice || o->step))
+        return err_set(e, ST_INPUT, "--nnodes does not go with %s", o->step ? "--simulate" : "--tp-slice");
     if (o->eager && !on_gpu) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
     if (o->disable_fused && !on_gpu) return err_set(e, ST_INPUT, "--disable-fused is for --device cuda");
     if (o->tuned && !on_gpu) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
@@ -54,7 +60,9 @@ static status check_device_options(const engine_options *o, const char *name, bo
 typedef struct {
     backend_options options;
     const char *tuned;
-    i64 ranks, gpus[COMM_RANKS_MAX]; /* the GPU of each of several ranks; one that stands there twice is divided */
+    i64 ranks, gpus[COMM_RANKS_MAX]; /* of this host: the GPU of each of several ranks; one that stands there twice is
+                                        divided */
+    i64 first;                       /* of these, that of this process's first rank */
 } backend_wish;
 
 /* --gpus 0,1,..: a number for each of n ranks; without it the first n. */
@@ -76,7 +84,7 @@ static status open_backend(rank *k, void *ud, err *e) {
     gpu_part part;
     k->sharing = w->ranks;
     if (w->ranks > 1 && backend_name_is_gpu(options.name)) {
-        part = gpu_part_of(w->gpus, w->ranks, k->index);
+        part = gpu_part_of(w->gpus, w->ranks, w->first + k->slot);
         options.gpu = &part;
         k->sharing = part.shares;
     }
@@ -88,7 +96,7 @@ static status open_backend(rank *k, void *ud, err *e) {
 /* --numa-node: where the ranks stay, and how many threads each has there unless --threads says so. */
 static status bind_ranks(engine *g, const engine_options *o, err *e) {
     numa_node nodes[COMM_RANKS_MAX];
-    const i64 n = g->ranks.n;
+    const i64 n = g->ranks.held;
     if (!o->numa_node) return ST_OK;
     if (omp_get_proc_bind() != omp_proc_bind_false)
         return err_set(e, ST_INPUT, "--numa-node: OpenMP binds threads itself: unset OMP_PROC_BIND and OMP_PLACES");
@@ -105,24 +113,30 @@ static status bind_ranks(engine *g, const engine_options *o, err *e) {
     return ranks_bind(&g->ranks, nodes, e);
 }
 
+static f64 deadline_of(const engine_options *o) { return o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S; }
+
 /* The ranks with their backends, and the host's threads among them. */
 static status choose_backend(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
     const i64 n = max_i64(o->tp, 1);
     backend_wish w = {
-        {.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused}, o->tuned, n, {0}};
+        .options = {.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused},
+        .tuned = o->tuned,
+    };
     ops_set_threads((int)o->threads);
     g->lim.eager = o->eager;
     g->lim.deterministic = o->deterministic;
     status st = check_device_options(o, name, backend_name_is_gpu(name), e);
     if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &w.options.isa, e);
     if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &w.options.act, e);
-    if (st == ST_OK && n > 1 && backend_name_is_gpu(name)) st = choose_gpus(o, n, w.gpus, e);
     if (st == ST_OK)
-        st = ranks_open(&g->ranks, &g->config, n, o->tp == 1 && o->tp_slice > 1,
-                        o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S, e);
+        st = ranks_open(&g->ranks, &g->config, n, g->hosts, o->tp == 1 && o->tp_slice > 1, deadline_of(o), e);
+    if (st != ST_OK) return st;
+    w.ranks = g->ranks.held * (g->hosts ? hosts_here(g->hosts) : 1);
+    w.first = g->hosts ? hosts_place(g->hosts) * g->ranks.held : 0;
     g->ranks.nccl = o->nccl;
-    g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / n, 1) : (int)o->threads;
+    g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / w.ranks, 1) : (int)o->threads;
+    if (n > 1 && backend_name_is_gpu(name)) st = choose_gpus(o, w.ranks, w.gpus, e);
     if (st == ST_OK) st = bind_ranks(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
     return st == ST_OK ? ranks_connect(&g->ranks, e) : st;
@@ -161,6 +175,7 @@ static status engine_check_options(const engine_options *o, err *e) {
         i64 v, hi;
     } all[] = {{"--threads", o->threads, 4096},
                {"--tp", o->tp, COMM_RANKS_MAX},
+               {"--nnodes", o->nnodes, HOSTS_MOST},
                {"--dcp", o->dcp, COMM_RANKS_MAX},
                {"--tp-slice", o->tp_slice, 1024},
                {"--context-length", o->context, INT32_MAX},
@@ -187,23 +202,6 @@ static u64 weights_of(const engine *g, i64 rank) {
            (v ? v->weights.mapped + v->weights.own : 0);
 }
 
-/* Of all ranks together. */
-static u64 all_weights(const engine *g) {
-    u64 sum = 0;
-    for (i64 r = 0; r < g->ranks.n; r++) sum += weights_of(g, r);
-    return sum;
-}
-
-/* Of the rank that has most. */
-static u64 rank_weights(const engine *g) {
-    u64 most = 0;
-    for (i64 r = 0; r < g->ranks.n; r++) {
-        const u64 own = weights_of(g, r);
-        most = own > most ? own : most;
-    }
-    return most;
-}
-
 /* The share of its memory that a rank's weights and KV pool may take. */
 static f64 static_share(const engine *g, const engine_options *o) {
     if (o->mem_fraction > 0) return o->mem_fraction;
@@ -212,7 +210,7 @@ static f64 static_share(const engine *g, const engine_options *o) {
 
 /* KV pages that fit the ranks beside their weights, where so many divide the model's; a draft's are whole on each. */
 static f64 pages_that_fit(const engine *g, const engine_options *o, i64 kv_ranks) {
-    const f64 bytes = static_share(g, o) * (f64)g->lim.memory_max - (f64)rank_weights(g);
+    const f64 bytes = static_share(g, o) * (f64)g->lim.memory_max - (f64)g->most_weights;
     const u64 draft = g->has_draft ? draft_kv_bytes(&g->draft_config, 1, g->lim.kv_type) : 0;
     return fmax(bytes, 0) / ((f64)model_kv_bytes(&g->config, 1, g->lim.kv_type) / (f64)kv_ranks + (f64)draft);
 }
@@ -247,7 +245,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
     if (pages < (f64)apart && o->mem_fraction > 0)
         return err_set(e, ST_LIMIT,
                        "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights",
-                       o->mem_fraction, (f64)g->lim.memory_max * 1e-9, (f64)rank_weights(g) * 1e-9);
+                       o->mem_fraction, (f64)g->lim.memory_max * 1e-9, (f64)g->most_weights * 1e-9);
     g->lim.pool_pages = pages < (f64)most ? (i64)pages / apart * apart : most;
     if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages * apart);
     return ST_OK;
@@ -262,19 +260,42 @@ static status refuse_weights(const engine *g, const rank *k, u64 weights, err *e
     return g->ranks.n > 1 ? err_prefix(e, "rank %lld", (long long)k->index) : e->code;
 }
 
+typedef struct {
+    u64 memory, most, all; /* what a rank may have; weights of the rank that has most, and of all */
+} plan_memory;
+
+/* Of the ranks of all processes, from those of this one. */
+static status share_plan_memory(const engine *g, plan_memory *m, err *e) {
+    plan_memory of[HOSTS_MOST];
+    const plan_memory mine = *m;
+    if (!g->hosts) return ST_OK;
+    status st = hosts_share(g->hosts, "planning memory", &mine, of, sizeof mine, e);
+    for (i64 p = 0; st == ST_OK && p < hosts_count(g->hosts); p++) {
+        if (p == hosts_self(g->hosts)) continue;
+        m->memory = of[p].memory < m->memory ? of[p].memory : m->memory;
+        m->most = of[p].most > m->most ? of[p].most : m->most;
+        m->all += of[p].all;
+    }
+    return st;
+}
+
 /* What each rank may have, and so all. Weights that are copied to a GPU take their memory before anything else does. */
 static status set_memory(engine *g, err *e) {
-    g->lim.memory_max = UINT64_MAX;
+    plan_memory m = {.memory = UINT64_MAX};
     g->lim.reserve = engine_backend(g)->gpu ? GPU_RESERVE : 0;
-    for (i64 r = 0; r < g->ranks.n; r++) {
+    for (i64 r = 0; r < g->ranks.held; r++) {
         rank *k = &g->ranks.of[r];
         const u64 weights = weights_of(g, r);
         k->memory = k->backend.device->available(k->backend.device) / (u64)k->sharing;
         if (!k->backend.gpu && g->ranks.bound && g->node_memory < k->memory) k->memory = g->node_memory;
         if (k->backend.gpu && weights >= k->memory) return refuse_weights(g, k, weights, e);
-        g->lim.memory_max = k->memory < g->lim.memory_max ? k->memory : g->lim.memory_max;
+        m.memory = k->memory < m.memory ? k->memory : m.memory;
+        m.most = weights > m.most ? weights : m.most;
+        m.all += weights;
     }
-    return ST_OK;
+    const status st = share_plan_memory(g, &m, e);
+    g->lim.memory_max = m.memory, g->most_weights = m.most, g->all_weights = m.all;
+    return st;
 }
 
 static status set_limits(engine *g, const engine_options *o, err *e) {
@@ -345,12 +366,12 @@ static status engine_choose_experts(engine *g, const char *name, bool determinis
     return err_set(e, ST_INPUT, "--moe-format %s is not auto, w4a8 or w2_bf16", name);
 }
 
-/* "NUMA nodes 0,0,1,1; ", cut off where there are very many ranks; "": they are not bound. */
+/* Of this process: "NUMA nodes 0,0,1,1; ", cut off where there are very many ranks; "": they are not bound. */
 static const char *write_nodes(const engine *g, char *out, size_t cap) {
     size_t n = (size_t)snprintf(out, cap, "%s", g->ranks.bound ? "NUMA nodes " : "");
-    for (i64 r = 0; g->ranks.bound && r < g->ranks.n && n < cap; r++)
+    for (i64 r = 0; g->ranks.bound && r < g->ranks.held && n < cap; r++)
         n += (size_t)snprintf(out + n, cap - n, "%lld%s", (long long)engine_numa_node(g, r),
-                              r + 1 < g->ranks.n ? "," : "; ");
+                              r + 1 < g->ranks.held ? "," : "; ");
     return out;
 }
 
@@ -365,6 +386,9 @@ static void write_plan(engine *g, f64 seconds) {
     if (g->config.slice)
         snprintf(share, sizeof share, "slice %lld of %lld, %sdummy; ", (long long)g->config.slice,
                  (long long)g->config.ranks, g->ranks.n == 1 && g->ranks.of[0].comm ? "exchanging with itself, " : "");
+    else if (g->hosts)
+        snprintf(share, sizeof share, "%lld ranks in %lld processes; ", (long long)g->ranks.n,
+                 (long long)hosts_count(g->hosts));
     else if (g->ranks.n > 1)
         snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
     if (g->ranks.n > 1) snprintf(each, sizeof each, " a rank");
@@ -377,7 +401,7 @@ static void write_plan(engine *g, f64 seconds) {
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
              pinned, share, write_nodes(g, nodes, sizeof nodes), g->lim.deterministic ? "deterministic; " : "",
-             b->ops.name, bytes_text(weights, all_weights(g)),
+             b->ops.name, bytes_text(weights, g->all_weights),
              memory_of(g, 0)->weights.own > memory_of(g, 0)->weights.mapped / 100 ? "" : " (mapped)", experts,
              engine_draft_text(g, drafts, sizeof drafts), engine_vision_text(g, tower, sizeof tower),
              bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), divided,
@@ -420,8 +444,7 @@ static status plan_share(rank *k, void *ud, err *e) {
     return st == ST_OK ? model_plan(k->model, &own, e) : st;
 }
 
-static status engine_open_parts(engine *g, const engine_options *o, err *e) {
-    f64 start = now_s();
+static status open_plan(engine *g, const engine_options *o, err *e) {
     status st = engine_check_options(o, e);
     if (st == ST_OK) st = model_config_load(&g->config, o->model_dir, e);
     for (int i = 0; st == ST_OK && i < o->n_overrides; i++) st = model_config_override(&g->config, o->overrides[i], e);
@@ -431,22 +454,34 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = engine_open_weights(g, o, e);
     if (st == ST_OK) st = engine_draft_open(g, o, &whole, e);
     if (st == ST_OK) st = engine_vision_open(g, o, e);
+    if (st == ST_OK && g->hosts) st = engine_hosts_compare(g, o, e);
     if (st == ST_OK) st = choose_backend(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
     if (st == ST_OK) st = check_kv_scales(g, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_share, g, e);
     if (st == ST_OK) st = engine_draft_open_ranks(g, o, e);
     if (st == ST_OK) st = set_limits(g, o, e);
-    if (st == ST_OK) st = ranks_each(&g->ranks, plan_share, g, e);
-    if (st != ST_OK) return st;
-    say_plan(g, o);
-    st = ranks_load(&g->ranks, g->ck, o->verify, &g->reads, e);
+    return st == ST_OK ? ranks_each(&g->ranks, plan_share, g, e) : st;
+}
+
+static status load_all(engine *g, const engine_options *o, err *e) {
+    status st = ranks_load(&g->ranks, g->ck, o->verify, &g->reads, e);
     if (st == ST_OK) st = engine_draft_load(g, o, e);
     if (st == ST_OK) st = engine_vision_load(g, e);
     if (st == ST_OK) st = ranks_reserve(&g->ranks, &g->lim, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, g->lim.kv.ranks, e);
     g->pages.by_sequence = g->lim.kv.by_sequence;
+    return st;
+}
+
+static status engine_open_parts(engine *g, const engine_options *o, err *e) {
+    f64 start = now_s();
+    status st = engine_hosts_open(g, o, deadline_of(o), e);
+    if (st == ST_OK) st = open_plan(g, o, e);
+    if (st == ST_OK) say_plan(g, o);
+    if (st == ST_OK) st = load_all(g, o, e);
+    if (st == ST_OK) st = engine_hosts_ready(g, e);
     if (st == ST_OK) write_plan(g, now_s() - start);
     return st;
 }
@@ -460,8 +495,11 @@ status engine_open(engine **out, const engine_options *o, err *e) {
     g->after_step = o->after_step;
     g->after_ud = o->after_ud;
     g->pinned_accept = o->pinned_accept;
-    status st = engine_open_parts(g, o, e);
+    err why = {0};
+    status st = engine_open_parts(g, o, &why);
     if (st != ST_OK) {
+        if (g->hosts) hosts_cancel(g->hosts, &why);
+        if (e) *e = why;
         engine_close(g);
         return st;
     }
@@ -471,10 +509,12 @@ status engine_open(engine **out, const engine_options *o, err *e) {
 
 void engine_close(engine *g) {
     if (!g) return;
+    ranks_dismiss(&g->ranks);
     ranks_close(&g->ranks);
     kv_pages_close(&g->pages);
     checkpoint_close(g->ck);
     checkpoint_close(g->draft_ck);
+    hosts_close(g->hosts);
     free(g->profile);
     free(g->branch_pages);
     free(g);
@@ -490,7 +530,9 @@ bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
 i64 engine_ranks(const engine *g) { return g->ranks.n; }
 i64 engine_kv_ranks(const engine *g) { return g->lim.kv.by_sequence ? 1 : g->lim.kv.ranks; }
 i64 engine_sequence_ranks(const engine *g) { return g->lim.kv.by_sequence ? g->lim.kv.ranks : 1; }
-i64 engine_numa_node(const engine *g, i64 rank) { return g->ranks.bound ? g->ranks.of[rank].node.id : -1; }
+i64 engine_numa_node(const engine *g, i64 rank) {
+    return g->ranks.bound && rank < g->ranks.held ? g->ranks.of[rank].node.id : -1;
+}
 bool engine_deterministic(const engine *g) {
     return g->lim.deterministic || (!engine_backend(g)->ops.set_row_mode && engine_kv_ranks(g) < 2);
 }

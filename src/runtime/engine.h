@@ -30,7 +30,8 @@ typedef struct {
     const char *moe_format;  /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
     const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
     i64 tp;                  /* ranks that share the model; 0, 1: one has all of it */
-    i64 dcp; /* of these, ranks that divide the KV cache's pages: 1: none do, else tp; 0: runtime/kv_layout.h */
+    i64 nnodes; /* processes that mpirun has started, each with as many of the ranks; 0, 1: this one has all */
+    i64 dcp;    /* of these, ranks that divide the KV cache's pages: 1: none do, else tp; 0: runtime/kv_layout.h */
     bool dp_attention;     /* ranks attend for sequences of their own, with all heads (data-parallel attention) */
     const char *gpus;      /* "0,1": the GPU of each rank; NULL: the first ones */
     const char *numa_node; /* "0,0,1,1": the NUMA node that each rank is bound to, or "0" for all; NULL: none */
@@ -94,6 +95,15 @@ typedef struct {              /* a step with any prompt rows counts as prefill *
  * its numbers before any weight is read or anything is allocated. */
 status engine_open(engine **out, const engine_options *o, err *e);
 void engine_close(engine *g);
+/* Of several processes all but the first, which leads, call engine_follow() when it is open: they compute what the
+ * first one's engine is asked for until that closes, then close theirs. ST_OK: it closed in order. */
+bool engine_follows(const engine *g);
+status engine_follow(engine *g, err *e);
+/* ST_OK, or why the processes are no group any more. */
+status engine_check(engine *g, err *e);
+/* Do all processes answer, within so many seconds? If not, they are no group any more. */
+status engine_roll_call(engine *g, f64 seconds, err *e);
+i64 engine_processes(const engine *g);
 const model_config *engine_config(const engine *g);
 const ops *engine_ops(const engine *g);
 i64 engine_context(const engine *g);   /* tokens */

@@ -80,18 +80,19 @@ status engine_draft_open(engine *g, const engine_options *o, const model_config 
  * And deterministic answers are the same with a draft and without. */
 static void keep_residual_stream(engine *g) {
     if (g->has_draft || g->lim.deterministic)
-        for (i64 i = 0; i < g->ranks.n; i++) g->ranks.of[i].seams.reduce_norm = NULL;
+        for (i64 i = 0; i < g->ranks.held; i++) g->ranks.of[i].seams.reduce_norm = NULL;
 }
 
 static status split_draft(engine *g, const engine_options *o, err *e) {
     status st = ST_OK;
-    for (i64 i = 0; st == ST_OK && i < g->ranks.n; i++) {
+    g->ranks.draft_topk = g->draft_lim.topk;
+    for (i64 i = 0; st == ST_OK && i < g->ranks.held; i++) {
         rank *k = &g->ranks.of[i];
         k->draft_config = g->draft_config;
         if (g->config.slice)
-            model_config_slice_rank(&k->draft_config.layer, i);
+            model_config_slice_rank(&k->draft_config.layer, k->index);
         else
-            st = draft_config_split(&k->draft_config, o->tp, i, "--tp", e);
+            st = draft_config_split(&k->draft_config, o->tp, k->index, "--tp", e);
     }
     return st;
 }
@@ -106,13 +107,13 @@ static status open_rank_draft(rank *k, void *ud, err *e) {
 /* Each rank's draft opened or loaded. Ranks exchange nothing there, so that they can go on without. */
 static status each_draft(engine *g, rank_fn fn, err *e) {
     status st = ranks_each(&g->ranks, fn, g, e);
-    for (i64 i = 0; st == ST_OK && i < g->ranks.n; i++) {
+    for (i64 i = 0; st == ST_OK && i < g->ranks.held; i++) {
         const err *own = &g->ranks.of[i].draft_failure;
         if (own->code == ST_OK) continue;
         st = err_set(e, own->code, "the draft: %s", own->text);
-        if (g->ranks.n > 1) err_prefix(e, "rank %lld", (long long)i);
+        if (g->ranks.n > 1) err_prefix(e, "rank %lld", (long long)g->ranks.of[i].index);
     }
-    return st;
+    return g->hosts ? hosts_agree(g->hosts, st, e) : st;
 }
 
 status engine_draft_open_ranks(engine *g, const engine_options *o, err *e) {

@@ -11,6 +11,7 @@ enum { LOGIT_ROWS = 64 };       /* of a timeline; a scheduler has so many beside
 struct engine {
     model_config config; /* of the whole model, or of --tp-slice's share */
     checkpoint *ck;      /* NULL: dummy weights */
+    hosts *hosts;        /* NULL: one process has all ranks */
     ranks ranks;
     bool has_draft, draft_left_out;
     draft_config draft_config; /* of the whole draft, or of --tp-slice's share */
@@ -27,7 +28,8 @@ struct engine {
     model_limits lim;
     kv_pages pages;
     i64 context, chunk, max_running;
-    u64 node_memory; /* bytes for each rank where they are bound to NUMA nodes */
+    u64 most_weights, all_weights; /* bytes: of the rank that has most, of all */
+    u64 node_memory;               /* bytes for each rank where they are bound to NUMA nodes */
     engine_step_fn step;
     void *step_ud;
     engine_seen_fn after_step;
@@ -36,7 +38,7 @@ struct engine {
     char plan[800];
 };
 
-/* Those of rank 0, which stand for all where the ranks are alike. */
+/* Those of this process's first rank, which stand for all where the ranks are alike. */
 static inline backend *engine_backend(const engine *g) { return &g->ranks.of[0].backend; }
 static inline model *engine_model(const engine *g) { return g->ranks.of[0].model; }
 
@@ -81,6 +83,12 @@ const char *engine_vision_text(const engine *g, char *out, size_t cap);
 /* A pass of the tower into media rows from `from` on (model_media), and some of its layers; *done: that was all. */
 status engine_begin_media(engine *g, const vision_input *items, i64 n, i64 from, err *e);
 status engine_advance_media(engine *g, i64 work, bool *done, err *e);
+
+/* engine_hosts.c, each doing nothing where there is one process: it meets the others before anything is read; program,
+ * options and checkpoint are the same everywhere; from then on process 0 tells what to compute. */
+status engine_hosts_open(engine *g, const engine_options *o, f64 deadline_s, err *e);
+status engine_hosts_compare(const engine *g, const engine_options *o, err *e);
+status engine_hosts_ready(engine *g, err *e);
 
 /* profile.c */
 status profile_open(engine *g, err *e);

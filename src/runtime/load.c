@@ -19,7 +19,7 @@ static status load_share(rank *k, void *ud, err *e) {
 static void say_reads(const ranks *r, const weight_reads *all) {
     char bytes[BYTES_TEXT], rate[BYTES_TEXT], many[32] = "";
     if (all->seconds < 1) return;
-    if (r->n > 1) snprintf(many, sizeof many, " for %lld ranks", (long long)r->n);
+    if (r->held > 1) snprintf(many, sizeof many, " for %lld ranks", (long long)r->held);
     log_note("weights: read %s once%s in %.1f s, %s/s", bytes_text(bytes, all->bytes), many, all->seconds,
              bytes_text(rate, (u64)((f64)all->bytes / all->seconds)));
 }
@@ -31,7 +31,8 @@ status ranks_load(ranks *r, const checkpoint *ck, bool verify, weight_reads *rea
     *reads = (weight_reads){0};
     if (ck && !r->of[0].backend.ops.keeps_views) {
         const tensor_info *const *list = model_reads(r->of[0].model, &n);
-        st = weight_reader_open(&w.reader, ck, list, n, r->n, 0, r->deadline_s, e);
+        st = weight_reader_open(&w.reader, ck, list, n, r->held, 0, r->deadline_s, e);
+        if (st == ST_OK) weight_reader_first_rank(w.reader, r->first);
     }
     if (st == ST_OK) st = ranks_each(r, load_share, &w, e);
     if (w.reader) *reads = weight_reader_reads(w.reader);

@@ -97,7 +97,7 @@ static void stop_threads(rank_threads *t) {
 
 /* One for each rank in [from, to). */
 static status start_threads(ranks *r, i64 from, i64 to, err *e) {
-    u64 bytes = sizeof(rank_threads) + (u64)r->n * sizeof(rank_thread);
+    u64 bytes = sizeof(rank_threads) + (u64)r->held * sizeof(rank_thread);
     rank_threads *t = r->threads;
     if (!t) {
         if (!(t = r->threads = calloc(1, bytes))) return err_nomem(e, "the ranks' threads", bytes);
@@ -120,27 +120,44 @@ static status start_threads(ranks *r, i64 from, i64 to, err *e) {
     return failed ? err_set(e, ST_NOMEM, "the thread of rank %lld: %s", (long long)i - 1, strerror(failed)) : ST_OK;
 }
 
-status ranks_open(ranks *r, const model_config *c, i64 n, bool meet, f64 deadline_s, err *e) {
-    *r = (ranks){.n = n, .of = calloc((size_t)n, sizeof *r->of), .deadline_s = deadline_s};
-    if (!r->of) return err_nomem(e, "ranks", (u64)n * sizeof *r->of);
+/* Every rank's share of the vocabulary begins where the one before ends. */
+static status set_configs(ranks *r, const model_config *c, err *e) {
     status st = ST_OK;
-    for (i64 i = 0; st == ST_OK && i < n; i++) {
-        r->of[i].index = i;
-        r->of[i].config = *c;
+    for (i64 i = 0; st == ST_OK && i < r->n; i++) {
+        model_config own = *c;
         if (c->slice)
-            model_config_slice_rank(&r->of[i].config, i);
-        else if (n > 1)
-            st = model_config_split(&r->of[i].config, n, i, "--tp", e);
+            model_config_slice_rank(&own, i);
+        else if (r->n > 1)
+            st = model_config_split(&own, r->n, i, "--tp", e);
+        r->vocab_first[i] = own.vocab_first;
+        r->vocab_first[i + 1] = model_vocab_there(&own);
+        if (i < r->first || i >= r->first + r->held) continue;
+        rank *k = &r->of[i - r->first];
+        k->index = i, k->slot = i - r->first;
+        k->config = own;
     }
+    return st;
+}
+
+status ranks_open(ranks *r, const model_config *c, i64 n, hosts *all, bool meet, f64 deadline_s, err *e) {
+    *r = (ranks){.n = n, .held = n, .hosts = all, .deadline_s = deadline_s};
+    if (all && n % hosts_count(all))
+        return err_set(e, ST_INPUT, "--tp %lld with --nnodes %lld: every process holds as many ranks as the others",
+                       (long long)n, (long long)hosts_count(all));
+    if (all) r->held = n / hosts_count(all), r->first = hosts_self(all) * r->held;
+    if (all) hosts_name_ranks(all, r->held);
+    r->of = calloc((size_t)r->held, sizeof *r->of);
+    if (!r->of) return err_nomem(e, "ranks", (u64)r->held * sizeof *r->of);
+    status st = set_configs(r, c, e);
     if (st != ST_OK || (n == 1 && !meet)) return st;
     comm *ends[COMM_RANKS_MAX];
-    st = comm_host_open(ends, n, deadline_s, e);
-    for (i64 i = 0; st == ST_OK && i < n; i++) r->of[i].comm = ends[i];
-    return st == ST_OK && n > 1 ? start_threads(r, 1, n, e) : st;
+    st = all ? comm_hosts_open(ends, all, n, deadline_s, e) : comm_host_open(ends, n, deadline_s, e);
+    for (i64 i = 0; st == ST_OK && i < r->held; i++) r->of[i].comm = ends[i];
+    return st == ST_OK && r->held > 1 ? start_threads(r, 1, r->held, e) : st;
 }
 
 static status bind_rank(rank *k, void *ud, err *e) {
-    k->node = ((const numa_node *)ud)[k->index];
+    k->node = ((const numa_node *)ud)[k->slot];
     return numa_bind(&k->node, e);
 }
 
@@ -156,7 +173,8 @@ enum { EXCHANGE_ROWS = 64 /* of a step of answers: what goes in one launch betwe
 /* Units of 8 bytes: hidden values in bf16, or float32 logits of the rows that one rank draws. */
 static i64 exchange_units(const ranks *r) {
     i64 units = EXCHANGE_ROWS * ceil_div(r->of[0].config.hidden, 4), drawn = ceil_div(EXCHANGE_ROWS, r->n);
-    for (i64 i = 0; i < r->n; i++) units = max_i64(units, drawn * ceil_div(r->of[i].config.vocab_held, 2));
+    for (i64 i = 0; i < r->n; i++)
+        units = max_i64(units, drawn * ceil_div(r->vocab_first[i + 1] - r->vocab_first[i], 2));
     return units;
 }
 
@@ -166,19 +184,18 @@ status ranks_connect(ranks *r, err *e) {
     if (!r->of[0].comm) return ST_OK;
     const model_config *c = &r->of[0].config;
     bool on_gpus = r->of[0].backend.gpu;
-    if (on_gpus) r->spin_s = ranks_spin_s(r->n);
-    for (i64 i = 0; i < r->n; i++) all[i] = &r->of[i].backend, ends[i] = r->of[i].comm;
+    if (on_gpus) r->spin_s = ranks_spin_s(r->held);
+    for (i64 i = 0; i < r->held; i++) all[i] = &r->of[i].backend, ends[i] = r->of[i].comm;
     if (on_gpus && c->hidden % 8)
         return err_set(e, ST_UNSUPPORTED, "ranks on GPUs exchange rows of a multiple of 8 values, not of %lld",
                        (long long)c->hidden);
     status st = ST_OK;
     if (on_gpus) st = backend_comm_open(ends, all, r->n, exchange_units(r), c->hidden, r->deadline_s, r->nccl, e);
-    for (i64 i = 0; st == ST_OK && i < r->n; i++) {
+    for (i64 i = 0; st == ST_OK && i < r->held; i++) {
         rank *k = &r->of[i];
         k->data = ends[i];
         k->split.c = k->data;
-        for (i64 p = 0; p < r->n; p++) k->split.vocab_first[p] = r->of[p].config.vocab_first;
-        k->split.vocab_first[r->n] = model_vocab_there(c);
+        for (i64 p = 0; p <= r->n; p++) k->split.vocab_first[p] = r->vocab_first[p];
         k->split.reduce_norm = backend_reduce_norm(&k->backend, k->data);
         k->seams = tensor_parallel_seams(&k->split);
         k->backend.ops.ranks = &k->seams;
@@ -209,7 +226,7 @@ status ranks_divide_kv(ranks *r, i64 kv_ranks, err *e) {
             e, ST_UNSUPPORTED,
             "--dcp on GPUs takes a kv_lora_rank and a qk_rope_head_dim of a multiple of 8, not %lld and %lld",
             (long long)c->kv_lora, (long long)c->rope);
-    for (i64 i = 0; i < r->n; i++) {
+    for (i64 i = 0; i < r->held; i++) {
         r->of[i].split.kv_ranks = kv_ranks;
         backend_context_parallel(&r->of[i].backend, &r->of[i].seams);
     }
@@ -240,12 +257,13 @@ static status close_rank(rank *k, void *ud, err *e) {
 void ranks_close(ranks *r) {
     err e;
     if (!r->of) return;
-    if (r->n == 1 || (r->threads && r->threads->n >= r->n - 1)) {
+    if (r->held == 1 || (r->threads && r->threads->n >= r->held - 1)) {
         ranks_each(r, settle_rank, NULL, &e);
         ranks_each(r, close_rank, NULL, &e);
     }
     stop_threads(r->threads);
-    for (i64 i = 0; i < r->n; i++) {
+    buf_free(&r->told);
+    for (i64 i = 0; i < r->held; i++) {
         rank *k = &r->of[i];
         free(k->bad);
         free(k->drawn);
@@ -255,20 +273,25 @@ void ranks_close(ranks *r) {
     *r = (ranks){0};
 }
 
-status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
+/* Of the ranks of this process. */
+static status each_here(ranks *r, rank_fn fn, void *ud, err *e) {
     rank_threads *t = r->threads;
-    if (!t || !t->n) return fn(&r->of[0], ud, e);
-    t->fn = fn, t->ud = ud;
-    atomic_store(&t->spin_s, r->spin_s);
-    atomic_store(&t->busy, t->n);
-    pthread_mutex_lock(&t->lock);
-    atomic_fetch_add(&t->job, 1);
-    pthread_cond_broadcast(&t->work);
-    pthread_mutex_unlock(&t->lock);
-    if (t->n < r->n) run_on(&r->of[0], fn, ud);
-    await(t, all_rest, 0, &t->rest);
+    if (!t || !t->n) {
+        if (r->n == 1) return fn(&r->of[0], ud, e);
+        run_on(&r->of[0], fn, ud);
+    } else {
+        t->fn = fn, t->ud = ud;
+        atomic_store(&t->spin_s, r->spin_s);
+        atomic_store(&t->busy, t->n);
+        pthread_mutex_lock(&t->lock);
+        atomic_fetch_add(&t->job, 1);
+        pthread_cond_broadcast(&t->work);
+        pthread_mutex_unlock(&t->lock);
+        if (t->n < r->held) run_on(&r->of[0], fn, ud);
+        await(t, all_rest, 0, &t->rest);
+    }
     err first = {0};
-    for (i64 i = 0; i < r->n; i++) {
+    for (i64 i = 0; i < r->held; i++) {
         err *own = &r->of[i].failure;
         if (own->code != ST_OK && (first.code == ST_OK || first.code == ST_CANCELLED)) first = *own;
         if (r->n == 1) *own = (err){0}; /* it may well do what it is asked next */
@@ -278,115 +301,17 @@ status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
     return r->of[0].comm ? r->of[0].comm->finish(r->of[0].comm, e) : ST_OK;
 }
 
+status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
+    const status st = each_here(r, fn, ud, e);
+    return r->hosts && !r->serving ? hosts_agree(r->hosts, st, e) : st;
+}
+
 status ranks_reserve(ranks *r, const model_limits *lim, err *e) {
-    for (i64 i = 1; i < r->n; i++) {
+    for (i64 i = 1; i < r->held; i++) {
         rank *k = &r->of[i];
         k->bad = calloc((size_t)lim->rows, sizeof *k->bad);
         k->drawn = calloc((size_t)lim->logit_rows, sizeof *k->drawn);
         if (!k->bad || !k->drawn) return err_nomem(e, "a rank's results", (u64)lim->rows * sizeof *k->bad);
     }
     return ST_OK;
-}
-
-/* What rank k computes of b: all of it. The logits that it has go to their places among the others'. */
-static model_batch batch_of(const rank *k, const model_batch *b) {
-    model_batch own = *b;
-    if (!k->index) return own;
-    own.bad = k->bad;
-    own.drawn = k->drawn;
-    own.watch = NULL;
-    return own;
-}
-
-status rank_finish(rank *k, err *e) {
-    status st = k->data ? k->data->finish(k->data, e) : ST_OK;
-    return k->comm && (st == ST_OK || st == ST_CANCELLED) ? k->comm->finish(k->comm, e) : st;
-}
-
-typedef struct {
-    const model_batch *b;
-    int threads;
-} rank_step;
-
-static status queue_rank(rank *k, void *ud, err *e) {
-    const rank_step *s = ud;
-    const model_batch own = batch_of(k, s->b);
-    ops_set_threads(s->threads); /* it holds for the calling thread, and another engine may have set its own */
-    return model_queue(k->model, &own, e);
-}
-
-static status queue_rank_draw(rank *k, void *ud, err *e) {
-    const rank_step *s = ud;
-    const model_batch own = batch_of(k, s->b);
-    ops_set_threads(s->threads);
-    return model_queue_draw(k->model, &own, e);
-}
-
-static status collect_rank(rank *k, void *ud, err *e) {
-    const rank_step *s = ud;
-    const model_batch own = batch_of(k, s->b);
-    status st = model_collect(k->model, &own, e);
-    return st == ST_OK ? rank_finish(k, e) : st;
-}
-
-status ranks_queue(ranks *r, const model_batch *b, err *e) {
-    status st = model_check(r->of[0].model, b, e); /* one that no rank begins leaves the ranks in step */
-    return st == ST_OK ? ranks_each(r, queue_rank, &(rank_step){b, r->threads_each}, e) : st;
-}
-
-status ranks_queue_draw(ranks *r, const model_batch *b, err *e) {
-    return ranks_each(r, queue_rank_draw, &(rank_step){b, r->threads_each}, e);
-}
-
-/* A rank knows of bad logits in its own share alone. */
-status ranks_collect(ranks *r, const model_batch *b, err *e) {
-    status st = ranks_each(r, collect_rank, &(rank_step){b, r->threads_each}, e);
-    for (i64 k = 1; st == ST_OK && k < r->n; k++)
-        for (i64 i = 0; i < b->n; i++)
-            if (!b->bad[i]) b->bad[i] = r->of[k].bad[i];
-    return st;
-}
-
-typedef struct {
-    const draft_batch *b;
-    int threads;
-} rank_drafts;
-
-static status queue_rank_drafts(rank *k, void *ud, err *e) {
-    const rank_drafts *s = ud;
-    ops_set_threads(s->threads);
-    return draft_queue(k->draft, s->b, e);
-}
-
-/* Every rank has all guesses; one writes them down. Which of them are none each knows of those that it drew. */
-static status collect_rank_drafts(rank *k, void *ud, err *e) {
-    const rank_drafts *s = ud;
-    draft_batch own = *s->b;
-    if (k->index) own.ids = NULL, own.tree = NULL;
-    status st = draft_collect(k->draft, &own, e);
-    return st == ST_OK ? rank_finish(k, e) : st;
-}
-
-status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e) {
-    return ranks_each(r, queue_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
-}
-
-status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e) {
-    status st = ranks_each(r, collect_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
-    for (i64 k = 1; st == ST_OK && b->ids && k < r->n; k++) draft_drop_bad(r->of[k].draft, b);
-    return st;
-}
-
-typedef struct {
-    const kv_pair *pairs;
-    i64 n;
-} rank_copies;
-
-static status copy_rank_kv(rank *k, void *ud, err *e) {
-    const rank_copies *c = ud;
-    return model_copy_kv(k->model, c->pairs, c->n, e);
-}
-
-status ranks_copy_kv(ranks *r, const kv_pair *pairs, i64 n, err *e) {
-    return n ? ranks_each(r, copy_rank_kv, &(rank_copies){pairs, n}, e) : ST_OK;
 }

@@ -8,6 +8,7 @@
 #ifndef RUNTIME_RANKS_H
 #define RUNTIME_RANKS_H
 #include "device/comm.h"
+#include "device/hosts.h"
 #include "device/numa.h"
 #include "kernels/backend.h"
 #include "kernels/context_parallel.h"
@@ -22,7 +23,8 @@ typedef struct {
 } media_share;
 
 typedef struct {
-    i64 index;
+    i64 index;           /* among all */
+    i64 slot;            /* among those of this process */
     model_config config; /* of this rank's share */
     backend backend;
     u64 memory;  /* bytes that it may allocate */
@@ -31,24 +33,32 @@ typedef struct {
     draft_config draft_config; /* of this rank's share */
     draft *draft;              /* NULL: there is none */
     vision *vision;            /* all of the tower, on each rank; NULL: there is none */
-    media_share media;
-    err draft_failure; /* while it is opened or loaded */
-    comm *comm;        /* of the host: how ranks learn that one has failed; NULL: there is one rank */
-    comm *data;        /* what seams use: comm, or one between GPUs */
+    err draft_failure;         /* while it is opened or loaded */
+    comm *comm;                /* of the host: how ranks learn that one has failed; NULL: there is one rank */
+    comm *data;                /* what seams use: comm, or one between GPUs */
     tensor_parallel split;
     rank_seams seams;
     numa_node node; /* where it is bound, if it is */
     err failure;    /* the first of its own; of the only rank, that of this call */
-    /* Results that every rank computes and rank 0 hands out; rank 0 has none of these. */
+    /* Results that every rank computes and the process's first hands out, which has none of these. */
     i32 *bad;   /* [rows] */
     i32 *drawn; /* [logit_rows] */
 } rank;
 
 typedef struct rank_threads rank_threads;
 typedef struct {
-    i64 n;
-    rank *of;         /* [n] */
-    int threads_each; /* of the host, for each rank's arithmetic; 0: all */
+    i64 n;          /* all */
+    i64 first;      /* of those in this process */
+    i64 held;       /* how many these are */
+    rank *of;       /* [held] */
+    hosts *hosts;   /* NULL: there is no other process. The caller's, and outlives them */
+    bool serving;   /* processes no longer agree after each job: what fails ends the group */
+    buf told;       /* to the other processes: the last job */
+    u64 told_bytes; /* all of them */
+    i64 draft_topk; /* of the draft, if there is one */
+    i64 vocab_first[COMM_RANKS_MAX + 1];
+    media_share media[COMM_RANKS_MAX]; /* of the pass under way */
+    int threads_each;                  /* of the host, for each rank's arithmetic; 0: all */
     f64 deadline_s;
     f64 spin_s; /* how long a thread that waits for work does not sleep; ranks_connect() says it */
     bool nccl;  /* GPUs exchange by it alone; for ranks_connect() */
@@ -57,19 +67,21 @@ typedef struct {
 } ranks;
 
 /* n <= COMM_RANKS_MAX ranks without backend and model, whose configs are c's shares, or the first n of a slice
- * (c->slice is n). deadline_s: the longest that one may wait for another in an exchange. meet: one rank, too,
- * exchanges, with itself: a slice as it runs among others. ST_INPUT: the model cannot be divided so
- * (model_config_split). End with ranks_close(), whatever was returned; it closes models, backends and comms. */
-status ranks_open(ranks *r, const model_config *c, i64 n, bool meet, f64 deadline_s, err *e);
+ * (c->slice is n); of several processes (`all` is not NULL), those of this one. deadline_s: the longest that one may
+ * wait for another in an exchange. meet: one rank, too, exchanges, with itself: a slice as it runs among others.
+ * ST_INPUT: the model cannot be divided so (model_config_split). End with ranks_close(), whatever was returned; it
+ * closes models, backends and comms. */
+status ranks_open(ranks *r, const model_config *c, i64 n, hosts *all, bool meet, f64 deadline_s, err *e);
 void ranks_close(ranks *r);
 
-/* Binds each rank's thread, and with it the team that computes for it, to its node of `nodes` [n]. Behind ranks_open(),
- * before anything runs. */
+/* Binds each rank's thread, and with it the team that computes for it, to its node of `nodes` [held]. Behind
+ * ranks_open(), before anything runs. */
 status ranks_bind(ranks *r, const numa_node *nodes, err *e);
 
-/* Runs fn once for every rank, all at a time, each in its own thread, and waits for all. A rank that fails is named in
- * the error, the lowest of several, and ends the group: the others are told, do not wait for it, and every later call
- * fails. ST_CANCELLED is no failure of its own: another rank's has ended what this one did. One thread calls. */
+/* Runs fn once for every rank of this process, all at a time, each in its own thread, and waits for all. A rank that
+ * fails is named in the error, the lowest of several, and ends the group: the others are told, do not wait for it, and
+ * every later call fails. ST_CANCELLED is no failure of its own: another rank's has ended what this one did. One thread
+ * calls. Of several processes all have the first one's error, until they serve. */
 typedef status (*rank_fn)(rank *self, void *ud, err *e);
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e);
 

@@ -1,10 +1,11 @@
 /* runtime/ranks_media.c: a pass of the vision tower on several ranks: each computes its share of the items, whole ones,
  * and gives their rows to the others when all are done. */
-#include "runtime/ranks.h"
+#include "runtime/follow.h"
 
 typedef struct {
     const vision_input *items;
     i64 from, work;
+    media_share *shares; /* [all ranks] */
     int threads;
 } media_pass;
 
@@ -25,7 +26,7 @@ static void divide_items(ranks *r, const vision_input *items, i64 n, i64 from) {
     f64 all = 0, before = 0;
     for (i64 i = 0; i < n; i++) all += item_work(&items[i]);
     for (i64 i = 0, at = 0; i < r->n; i++) {
-        media_share *s = &r->of[i].media;
+        media_share *s = &r->media[i];
         *s = (media_share){.first = at, .from = from};
         for (; at < n; at++) {
             const f64 own = item_work(&items[at]);
@@ -41,15 +42,22 @@ static void divide_items(ranks *r, const vision_input *items, i64 n, i64 from) {
 
 static status begin_rank_media(rank *k, void *ud, err *e) {
     const media_pass *m = ud;
+    const media_share *s = &m->shares[k->index];
     u64 row_bytes;
-    u8 *out = media_rows_at(k, k->media.from, &row_bytes);
+    u8 *out = media_rows_at(k, s->from, &row_bytes);
     ops_set_threads(m->threads);
-    return k->media.n ? vision_begin(k->vision, m->items + k->media.first, k->media.n, out, e) : ST_OK;
+    return s->n ? vision_begin(k->vision, m->items + s->first, s->n, out, e) : ST_OK;
 }
 
 status ranks_begin_media(ranks *r, const vision_input *items, i64 n, i64 from, err *e) {
-    media_pass m = {.items = items, .from = from, .threads = r->threads_each};
+    media_pass m = {.items = items, .from = from, .shares = r->media, .threads = r->threads_each};
+    status st = ST_OK;
+    if (ranks_tell(r)) {
+        wire_media(&r->told, items, n, from);
+        st = ranks_send_told(r, e);
+    }
     divide_items(r, items, n, from);
+    if (st != ST_OK) return st;
     return ranks_each(r, begin_rank_media, &m, e);
 }
 
@@ -57,7 +65,8 @@ static status advance_rank_media(rank *k, void *ud, err *e) {
     const media_pass *m = ud;
     (void)e;
     ops_set_threads(m->threads);
-    if (!k->media.done) k->media.done = vision_advance(k->vision, m->work);
+    media_share *s = &m->shares[k->index];
+    if (!s->done) s->done = vision_advance(k->vision, m->work);
     return ST_OK;
 }
 
@@ -67,7 +76,7 @@ static status share_rank_media(rank *k, void *ud, err *e) {
     u64 row_bytes;
     (void)e;
     for (i64 i = 0; i < r->n; i++) {
-        const media_share *s = &r->of[i].media;
+        const media_share *s = &r->media[i];
         u8 *rows = media_rows_at(k, s->from, &row_bytes);
         if (s->n) k->data->broadcast(k->data, rows, (u64)(s->to - s->from) * row_bytes, i);
     }
@@ -75,9 +84,15 @@ static status share_rank_media(rank *k, void *ud, err *e) {
 }
 
 status ranks_advance_media(ranks *r, i64 work, bool *done, err *e) {
-    media_pass m = {.work = work, .threads = r->threads_each};
-    status st = ranks_each(r, advance_rank_media, &m, e);
+    media_pass m = {.work = work, .shares = r->media, .threads = r->threads_each};
+    status st = ST_OK;
+    if (ranks_tell(r)) {
+        wire_begin(&r->told, JOB_ADVANCE_MEDIA, work, 0);
+        st = ranks_send_told(r, e);
+    }
+    if (st == ST_OK) st = ranks_each(r, advance_rank_media, &m, e);
     *done = true;
-    for (i64 i = 0; i < r->n; i++) *done &= r->of[i].media.done;
+    for (i64 i = 0; i < r->held; i++) *done &= r->media[r->first + i].done;
+    if (st == ST_OK) st = ranks_share_done(r, done, e);
     return st == ST_OK && *done && r->n > 1 ? ranks_each(r, share_rank_media, r, e) : st;
 }

@@ -61,8 +61,7 @@ static void server_on_events(void *ud, const sched_event *ev, i64 n) {
 
 static status open_model(server *s, err *e) {
     served_model *m = &s->model;
-    status st = engine_open(&s->engine, &s->o.engine, e);
-    if (st != ST_OK) return st;
+    status st;
     if (engine_draft_left_out(s->engine)) {
         s->o.engine.draft_dir = NULL;
         s->o.engine.draft_steps = s->o.engine.draft_topk = s->o.sched.draft_tokens = 0;
@@ -215,8 +214,12 @@ static void limit_close(const server *s, bool hurry) {
     alarm(limit);
 }
 
+/* mpirun ends all processes where one has ended, kindly for about two seconds: no answer is to wait for that one. */
+static const f64 ANSWER_S = 0.5;
+
 /* New requests are refused; running ones end, or a second signal or the time ends the wait. */
-static void drain(server *s) {
+static status drain(server *s, err *e) {
+    const status st = engine_roll_call(s->engine, ANSWER_S, e);
     atomic_store(&s->draining, true);
     http_quiesce(s->http);
     constraint_cache_stop(s->constraints); /* what is compiled now would be refused then */
@@ -232,6 +235,18 @@ static void drain(server *s) {
     if (!hurry && now_s() >= until) log_warn("the drain time is over: running answers are cut off");
     scheduler_abort_all(s->sched);
     for (until = now_s() + 2; http_busy(s->http) && now_s() < until;) usleep(5000);
+    return st;
+}
+
+/* The other processes of several compute, and end when the first does: what is sent to all of them, as by mpirun, is
+ * for that one. */
+static status follow(server *s, err *e) {
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    sigaction(SIGINT, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    status st = engine_follow(s->engine, e);
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    engine_close(s->engine);
+    return st;
 }
 
 /* Returns when a signal came, or with the fault after which no step can run again. */
@@ -245,6 +260,7 @@ static status watch(server *s, err *e) {
         end_if_hung(s);
         scheduler_stats(s->sched, &st);
         if (st.broken) return *e = st.fault, st.fault.code;
+        if (engine_check(s->engine, e) != ST_OK) return e->code;
     }
 }
 
@@ -252,12 +268,15 @@ status server_run(const server_options *o, err *e) {
     server s = {.o = *o};
     json_object_seed(0);
     probe_open(&s.probe);
-    status st = server_open_all(&s, e);
+    status st = engine_open(&s.engine, &s.o.engine, e);
+    if (st == ST_OK && engine_follows(s.engine)) return probe_close(&s.probe), follow(&s, e);
+    if (st == ST_OK) st = server_open_all(&s, e);
     if (st == ST_OK) {
         catch_signals();
         say_ready(&s);
         st = watch(&s, e);
-        drain(&s);
+        const status left = drain(&s, st == ST_OK ? e : &(err){0});
+        if (st == ST_OK) st = left;
     }
     server_close_all(&s);
     alarm(0);

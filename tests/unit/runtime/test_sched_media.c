@@ -223,7 +223,7 @@ static void test_shares(void **state) {
     while (!done)
         if (engine_advance_media(g, 50000000, &done, &e) != ST_OK) fail_msg("%s", e.text);
     for (int r = 0; r < 2; r++) {
-        const media_share *m = &g->ranks.of[r].media;
+        const media_share *m = &g->ranks.media[r];
         assert_int_equal(m->first, next);
         next += m->n, shares += m->n > 0;
     }

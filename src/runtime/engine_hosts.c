@@ -1,0 +1,183 @@
+/* runtime/engine_hosts.c: an engine whose ranks are in several processes, on one host or several. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/siphash.h"
+#include "runtime/engine_internal.h"
+#include "runtime/follow.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+status engine_hosts_open(engine *g, const engine_options *o, f64 deadline_s, err *e) {
+    char name[HOST_NAME_MOST + 32];
+    if (o->nnodes < 2) return ST_OK;
+    status st = hosts_open(&g->hosts, o->nnodes, deadline_s, e);
+    if (st != ST_OK) return st;
+    const i64 self = hosts_self(g->hosts);
+    if (!self) {
+        log_note("%lld processes by %s", (long long)o->nnodes, hosts_library(g->hosts));
+        return ST_OK;
+    }
+    snprintf(name, sizeof name, "process %lld (%s): ", (long long)self, hosts_name(g->hosts, self));
+    log_set_process(name);
+    log_set_quiet(true); /* the first says it */
+    return ST_OK;
+}
+
+/* ---- what must be the same everywhere ---- */
+
+static const u64 compare_key[2] = {0x6d6f6f6e6c657421, 0x686f737473};
+
+/* Names, types and shapes of all tensors, and some bytes of some of them: enough to tell one model's checkpoint from
+ * another's of the same shapes, which are read in a moment whatever the checkpoint's size. */
+static status checkpoint_mark(const checkpoint *ck, u64 *mark, err *e) {
+    enum { SAMPLES = 64, SAMPLE = 4096 };
+    const u64 n = checkpoint_n_tensors(ck);
+    u8 bytes[SAMPLE];
+    u64 sum = n;
+    for (u64 i = 0; i < n; i++) {
+        const tensor_info *t = checkpoint_tensor(ck, i);
+        const u64 own[] = {sum, siphash(compare_key, t->name, strlen(t->name)), (u64)t->type, t->bytes,
+                           siphash(compare_key, t->shape, sizeof t->shape)};
+        sum = siphash(compare_key, own, sizeof own);
+    }
+    for (u64 i = 0; i < SAMPLES && n; i++) {
+        const tensor_info *t = checkpoint_tensor(ck, i * n / SAMPLES);
+        const u64 some = t->bytes < SAMPLE ? t->bytes : SAMPLE;
+        status st = checkpoint_read(ck, t, (t->bytes - some) / 2, some, bytes, e);
+        if (st != ST_OK) return st;
+        const u64 own[] = {sum, siphash(compare_key, bytes, some)};
+        sum = siphash(compare_key, own, sizeof own);
+    }
+    *mark = sum;
+    return ST_OK;
+}
+
+static status put_checkpoint(buf *b, const char *what, const checkpoint *ck, err *e) {
+    u64 mark = 0;
+    status st = ck ? checkpoint_mark(ck, &mark, e) : ST_OK;
+    buf_fmt(b, "%s=%llu tensors, %llu bytes, mark %016llx\n", what,
+            (unsigned long long)(ck ? checkpoint_n_tensors(ck) : 0),
+            (unsigned long long)(ck ? checkpoint_bytes(ck) : 0), (unsigned long long)mark);
+    return st;
+}
+
+static status put_config(buf *b, const char *what, const char *dir, err *e) {
+    char path[4096];
+    buf text = {0};
+    status st = path_join(path, sizeof path, dir, "config.json", e);
+    if (st == ST_OK) st = file_read(path, 64 << 20, &text, e);
+    if (st == ST_OK) buf_fmt(b, "%s=%016llx\n", what, (unsigned long long)siphash(compare_key, text.data, text.len));
+    buf_free(&text);
+    return st;
+}
+
+static void put_options(buf *b, const engine_options *o) {
+    const struct {
+        const char *name;
+        i64 value;
+    } numbers[] = {{"--nnodes", o->nnodes},
+                   {"--tp", o->tp},
+                   {"--dcp", o->dcp},
+                   {"--enable-dp-attention", o->dp_attention},
+                   {"--context-length", o->context},
+                   {"--chunked-prefill-size", o->chunk},
+                   {"--max-running-requests", o->max_running},
+                   {"--max-total-tokens", o->kv_tokens},
+                   {"--disable-fused", o->disable_fused},
+                   {"--disable-custom-all-reduce", o->nccl},
+                   {"--disable-cuda-graph", o->eager},
+                   {"--deterministic", o->deterministic},
+                   {"--language-model-only", o->language_only},
+                   {"--speculative-num-steps", o->draft_steps},
+                   {"--speculative-eagle-topk", o->draft_topk},
+                   {"--speculative-num-draft-tokens", o->draft_nodes}};
+    const struct {
+        const char *name, *value;
+    } texts[] = {{"--device", o->device},
+                 {"--cpu-mask", o->cpu_mask},
+                 {"--kv-cache-dtype", o->kv_dtype},
+                 {"--load-format", o->load_format},
+                 {"--moe-format", o->moe_format}};
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        buf_fmt(b, "%s=%lld\n", numbers[i].name, (long long)numbers[i].value);
+    for (size_t i = 0; i < COUNT_OF(texts); i++)
+        buf_fmt(b, "%s=%s\n", texts[i].name, texts[i].value ? texts[i].value : "its default");
+    buf_fmt(b, "--mem-fraction-static=%.9g\n", o->mem_fraction);
+    for (int i = 0; i < o->n_overrides; i++) buf_fmt(b, "--override=%s\n", o->overrides[i]);
+}
+
+/* A line for each thing, "name=value". */
+static status describe_self(const engine *g, const engine_options *o, buf *b, err *e) {
+    file_map self;
+    status st = file_map_open(&self, "/proc/self/exe", e);
+    if (st != ST_OK) return st;
+    buf_fmt(b, "the program=Moonlet %s, %llu bytes, mark %016llx\n", MOON_VERSION, (unsigned long long)self.size,
+            (unsigned long long)siphash(compare_key, self.data, self.size));
+    file_map_close(&self);
+    put_options(b, o);
+    st = put_config(b, "config.json", o->model_dir, e);
+    if (st == ST_OK) st = put_checkpoint(b, "the checkpoint", g->ck, e);
+    buf_fmt(b, "a draft model=%s\n", g->has_draft ? "yes" : "no");
+    if (st == ST_OK && g->has_draft) st = put_config(b, "the draft's config.json", o->draft_dir, e);
+    if (st == ST_OK && g->has_draft) st = put_checkpoint(b, "the draft's checkpoint", g->draft_ck, e);
+    buf_fmt(b, "a vision tower=%s\n", g->has_vision ? "yes" : "no");
+    if (st == ST_OK && b->failed) st = err_nomem(e, "what processes compare", b->len);
+    return st;
+}
+
+/* The first line that differs. */
+static status compare_lines(const engine *g, const char *own, const char *leader, err *e) {
+    while (*own && *leader) {
+        const size_t n = strcspn(own, "\n"), m = strcspn(leader, "\n"), name = strcspn(own, "=");
+        if (n != m || memcmp(own, leader, n)) {
+            const size_t other = strcspn(leader, "=");
+            if (name != other || memcmp(own, leader, name))
+                return err_set(e, ST_INPUT, "other options than process 0 (%s): %.*s and %.*s", hosts_name(g->hosts, 0),
+                               (int)n, own, (int)m, leader);
+            return err_set(e, ST_INPUT, "%.*s is %.*s here and %.*s for process 0 (%s): all processes need the same",
+                           (int)name, own, (int)(n - name - 1), own + name + 1, (int)(m - name - 1), leader + name + 1,
+                           hosts_name(g->hosts, 0));
+        }
+        own += n + (own[n] != 0), leader += m + (leader[m] != 0);
+    }
+    return *own || *leader ? err_set(e, ST_INPUT, "more options than process 0 (%s), or fewer: %s%s",
+                                     hosts_name(g->hosts, 0), own, leader)
+                           : ST_OK;
+}
+
+status engine_hosts_compare(const engine *g, const engine_options *o, err *e) {
+    enum { MOST = 1 << 16 };
+    buf own = {.max = MOST - 1};
+    char *all = calloc((size_t)o->nnodes, MOST), *mine = calloc(1, MOST);
+    status st = all && mine ? describe_self(g, o, &own, e) : err_nomem(e, "what processes compare", MOST);
+    st = hosts_agree(g->hosts, st, e);
+    if (st == ST_OK) {
+        memcpy(mine, own.data, own.len);
+        st = hosts_share(g->hosts, "comparing options", mine, all, MOST, e);
+        if (st == ST_OK) st = compare_lines(g, mine, all, e);
+        st = hosts_agree(g->hosts, st, e);
+    }
+    buf_free(&own);
+    free(all);
+    free(mine);
+    return st;
+}
+
+/* ---- serving ---- */
+
+status engine_hosts_ready(engine *g, err *e) {
+    if (!g->hosts) return ST_OK;
+    status st = hosts_agree(g->hosts, ST_OK, e);
+    g->ranks.serving = st == ST_OK;
+    return st;
+}
+
+bool engine_follows(const engine *g) { return g->hosts && hosts_self(g->hosts); }
+i64 engine_processes(const engine *g) { return g->hosts ? hosts_count(g->hosts) : 1; }
+status engine_check(engine *g, err *e) { return g->hosts ? hosts_check(g->hosts, e) : ST_OK; }
+status engine_roll_call(engine *g, f64 seconds, err *e) {
+    return g->hosts ? hosts_roll_call(g->hosts, seconds, e) : ST_OK;
+}
+
+status engine_follow(engine *g, err *e) { return ranks_follow(&g->ranks, &g->lim, g->draft_lim.topk, e); }

@@ -1,0 +1,286 @@
+#include "runtime/follow.h"
+#include "base/log.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Tags of exchanges between processes beside those of ranks, which have the numbers of comm_hosts.c. */
+enum { TAG_RESULTS = MPI_TAG_MAX, TAG_DRAFTS = MPI_TAG_MAX - 1, TAG_DONE = MPI_TAG_MAX - 2 };
+
+/* ---- process 0 ---- */
+
+bool ranks_tell(const ranks *r) { return r->hosts && r->serving && !hosts_self(r->hosts); }
+
+status ranks_send_told(ranks *r, err *e) {
+    if (r->told.failed) {
+        err_nomem(e, "a step's tables for other processes", r->told.len);
+        hosts_cancel(r->hosts, e);
+        return e->code;
+    }
+    r->told_bytes += r->told.len;
+    return hosts_tell(r->hosts, r->told.data, r->told.len, e);
+}
+
+void ranks_dismiss(ranks *r) {
+    err ignored;
+    if (!ranks_tell(r)) return;
+    wire_begin(&r->told, JOB_END, 0, 0);
+    ranks_send_told(r, &ignored);
+    r->serving = false;
+}
+
+/* ---- results ---- */
+
+/* Where results of a process's ranks lie, in its parcel and in a batch. */
+typedef struct {
+    i64 first, end;  /* its ranks */
+    i64 from, to;    /* columns of logits */
+    row_range drawn; /* rows that its ranks draw */
+} process_share;
+
+static process_share process_share_of(const ranks *r, const model_batch *b, i64 process) {
+    process_share s = {.first = process * r->held, .end = (process + 1) * r->held};
+    s.from = r->vocab_first[s.first], s.to = r->vocab_first[s.end];
+    s.drawn = (row_range){comm_rows(b->n_out, r->n, s.first).from, comm_rows(b->n_out, r->n, s.end - 1).to};
+    return s;
+}
+
+static bool wants_logits(const model_batch *b, i64 row) { return !b->draws || (b->keep && b->keep[row]); }
+
+/* Bytes of a parcel: marks, logits, log-probabilities. */
+static u64 parcel_bytes(const model_batch *b, const process_share *s) {
+    const i64 rows = b->tops ? s->drawn.to - s->drawn.from : 0;
+    i64 units = b->n + rows * (1 + 2 * b->top_most);
+    for (i64 i = 0; i < b->n_out; i++)
+        if (wants_logits(b, i)) units += s->to - s->from;
+    return (u64)units * sizeof(i32);
+}
+
+static u8 *copy_part(u8 *parcel, void *to, i64 n, bool out) {
+    const size_t bytes = (size_t)n * sizeof(i32);
+    if (out)
+        memcpy(parcel, to, bytes);
+    else
+        memcpy(to, parcel, bytes);
+    return parcel + bytes;
+}
+
+/* Between the parcel and the batch, in that direction that `out` says. Marks come first. */
+static void copy_results(const ranks *r, const model_batch *b, const process_share *s, u8 *parcel, bool out) {
+    const i64 vocab = r->of[0].config.vocab;
+    const i32 *marks = (const i32 *)(const void *)parcel;
+    if (out) memcpy(parcel, b->bad, (size_t)b->n * sizeof(i32));
+    for (i64 i = 0; !out && i < b->n; i++)
+        if (!b->bad[i]) b->bad[i] = marks[i];
+    parcel += (size_t)b->n * sizeof(i32);
+    for (i64 i = 0; i < b->n_out; i++)
+        if (wants_logits(b, i)) parcel = copy_part(parcel, b->logits + i * vocab + s->from, s->to - s->from, out);
+    if (!b->tops) return;
+    const i64 rows = s->drawn.to - s->drawn.from;
+    parcel = copy_part(parcel, b->logprobs + s->drawn.from * (1 + b->top_most), rows * (1 + b->top_most), out);
+    copy_part(parcel, b->top_ids + s->drawn.from * b->top_most, rows * b->top_most, out);
+}
+
+/* bytes [processes]: of each one's parcel, which process 0 finds in `all`, one behind the other; another writes its
+ * own there. */
+static status gather_parcels(ranks *r, const char *what, i32 tag, const u64 *bytes, u8 *all, err *e) {
+    host_parcel with[HOSTS_MOST] = {0};
+    const i64 n = hosts_count(r->hosts), self = hosts_self(r->hosts);
+    for (i64 p = 1; p < n; all += self ? 0 : bytes[p], p++)
+        if (!self)
+            with[p] = (host_parcel){.in = all, .in_bytes = bytes[p]};
+        else if (p == self)
+            with[0] = (host_parcel){.out = all, .out_bytes = bytes[p]};
+    return hosts_exchange(r->hosts, what, tag, with, NULL, e);
+}
+
+status ranks_share_results(ranks *r, const model_batch *b, err *e) {
+    u64 bytes[HOSTS_MOST] = {0}, sum = 0;
+    if (!r->hosts || !r->serving) return ST_OK;
+    const i64 n = hosts_count(r->hosts), self = hosts_self(r->hosts);
+    process_share shares[HOSTS_MOST];
+    for (i64 p = 1; p < n; p++) {
+        shares[p] = process_share_of(r, b, p);
+        bytes[p] = parcel_bytes(b, &shares[p]);
+        if (!self || p == self) sum += bytes[p];
+    }
+    u8 *all = malloc(sum + 1), *at = all;
+    if (!all) return err_nomem(e, "other processes' results", sum);
+    if (self) copy_results(r, b, &shares[self], all, true);
+    status st = gather_parcels(r, "a step's results", TAG_RESULTS, bytes, all, e);
+    for (i64 p = 1; st == ST_OK && !self && p < n; at += bytes[p++]) copy_results(r, b, &shares[p], at, false);
+    if (st == ST_OK) free(all); /* else MPI may yet write there */
+    return st;
+}
+
+static i64 guesses_of(const draft_batch *b) {
+    i64 n = 0;
+    for (i64 i = 0; i < b->n_spans; i++) n += b->spans[i].guess;
+    return n * b->steps;
+}
+
+/* Guesses that another rank knows are bad. */
+status ranks_share_drafts(ranks *r, const draft_batch *b, err *e) {
+    u64 bytes[HOSTS_MOST] = {0};
+    if (!r->hosts || !r->serving || !b->ids) return ST_OK;
+    const i64 n = hosts_count(r->hosts), self = hosts_self(r->hosts), guesses = guesses_of(b);
+    for (i64 p = 1; p < n; p++) bytes[p] = (u64)guesses * sizeof(i32);
+    i32 *all = calloc((size_t)(guesses * n) + 1, sizeof *all);
+    if (!all) return err_nomem(e, "other processes' guesses", (u64)(guesses * n) * sizeof *all);
+    if (self) memcpy(all, b->ids, (size_t)guesses * sizeof *all);
+    status st = gather_parcels(r, "a draft's results", TAG_DRAFTS, bytes, (u8 *)all, e);
+    for (i64 i = 0; st == ST_OK && !self && i < guesses * (n - 1); i++)
+        if (all[i] < 0) b->ids[i % guesses] = -1;
+    if (st == ST_OK) free(all);
+    return st;
+}
+
+status ranks_share_done(ranks *r, bool *all, err *e) {
+    host_parcel with[HOSTS_MOST];
+    bool there[HOSTS_MOST];
+    if (!r->hosts || !r->serving) return ST_OK;
+    const i64 n = hosts_count(r->hosts);
+    const bool mine = *all;
+    for (i64 p = 0; p < n; p++) with[p] = (host_parcel){&mine, &there[p], sizeof mine, sizeof *there};
+    status st = hosts_exchange(r->hosts, "a pass over pictures", TAG_DONE, with, NULL, e);
+    for (i64 p = 0; st == ST_OK && p < n; p++)
+        if (p != hosts_self(r->hosts)) *all = *all && there[p];
+    return st;
+}
+
+/* ---- the other processes ---- */
+
+typedef struct {
+    wire_job queued, drawn; /* its bytes are what the batch points into */
+    model_batch b;
+    i32 *bad, *drawn_ids, *top_ids;
+    f32 *logprobs;
+} follow_batch;
+
+typedef struct {
+    ranks *r;
+    i64 topk, vocab;
+    follow_batch batches[2]; /* by model_batch.reply */
+    f32 *logits;             /* [logit_rows, vocab]: of one batch at a time they are wanted */
+    wire_job job, drafts;
+    draft_batch draft;
+    i32 *ids; /* guesses: 0, or -1 where one is bad */
+    size_t ids_cap;
+} follower;
+
+static status open_follower(follower *f, const model_limits *lim, err *e) {
+    const size_t rows = (size_t)lim->rows, outs = (size_t)lim->logit_rows;
+    bool there = (f->logits = calloc(outs * (size_t)f->vocab, sizeof *f->logits)) != NULL;
+    for (size_t i = 0; i < COUNT_OF(f->batches); i++) {
+        follow_batch *b = &f->batches[i];
+        b->bad = calloc(rows, sizeof *b->bad);
+        b->drawn_ids = calloc(outs, sizeof *b->drawn_ids);
+        b->top_ids = calloc(outs * LOGPROBS_TOP, sizeof *b->top_ids);
+        b->logprobs = calloc(outs * (1 + LOGPROBS_TOP), sizeof *b->logprobs);
+        there = there && b->bad && b->drawn_ids && b->top_ids && b->logprobs;
+    }
+    return there ? ST_OK : err_nomem(e, "a step's results", outs * (size_t)f->vocab * sizeof *f->logits);
+}
+
+static void close_follower(follower *f) {
+    for (size_t i = 0; i < COUNT_OF(f->batches); i++) {
+        follow_batch *b = &f->batches[i];
+        wire_free(&b->queued);
+        wire_free(&b->drawn);
+        free(b->bad);
+        free(b->drawn_ids);
+        free(b->top_ids);
+        free(b->logprobs);
+    }
+    wire_free(&f->job);
+    wire_free(&f->drafts);
+    free(f->logits);
+    free(f->ids);
+}
+
+static void swap_jobs(wire_job *a, wire_job *b) {
+    const wire_job t = *a;
+    *a = *b, *b = t;
+}
+
+static status follow_queue(follower *f, err *e) {
+    follow_batch *b = &f->batches[f->job.a & 1];
+    swap_jobs(&f->job, &b->queued);
+    status st = wire_read_batch(&b->queued, &b->b, f->vocab, e);
+    b->b.bad = b->bad, b->b.drawn = b->drawn_ids, b->b.logits = f->logits;
+    b->b.logprobs = b->logprobs, b->b.top_ids = b->top_ids;
+    if (st == ST_OK && b->b.top_most > LOGPROBS_TOP)
+        st = err_set(e, ST_FORMAT, "process 0 wants %lld log-probabilities", (long long)b->b.top_most);
+    return st == ST_OK ? ranks_queue(f->r, &b->b, e) : st;
+}
+
+static status follow_draw(follower *f, err *e) {
+    follow_batch *b = &f->batches[f->job.a & 1];
+    swap_jobs(&f->job, &b->drawn);
+    status st = wire_read_draws(&b->drawn, &b->b, f->vocab, e);
+    return st == ST_OK ? ranks_queue_draw(f->r, &b->b, e) : st;
+}
+
+static status follow_drafts(follower *f, err *e) {
+    swap_jobs(&f->job, &f->drafts);
+    status st = wire_read_drafts(&f->drafts, &f->draft, f->topk, e);
+    return st == ST_OK ? ranks_queue_drafts(f->r, &f->draft, e) : st;
+}
+
+static status follow_collect_drafts(follower *f, err *e) {
+    draft_batch own = f->draft;
+    const size_t n = (size_t)guesses_of(&own);
+    if (n > f->ids_cap) {
+        free(f->ids);
+        f->ids = malloc(n * sizeof *f->ids);
+        f->ids_cap = f->ids ? n : 0;
+    }
+    if (n && !f->ids) return err_nomem(e, "guesses", n * sizeof *f->ids);
+    if (n) memset(f->ids, 0, n * sizeof *f->ids);
+    own.ids = f->job.a ? f->ids : NULL; /* of trees the ids are not asked for */
+    return ranks_collect_drafts(f->r, &own, e);
+}
+
+static status follow_copy(follower *f, err *e) {
+    const kv_pair *pairs;
+    i64 n;
+    status st = wire_read_pairs(&f->job, &pairs, &n, e);
+    return st == ST_OK ? ranks_copy_kv(f->r, pairs, n, e) : st;
+}
+
+static status follow_begin_media(follower *f, err *e) {
+    const vision_input *items;
+    i64 n, from;
+    status st = wire_read_media(&f->job, &items, &n, &from, e);
+    return st == ST_OK ? ranks_begin_media(f->r, items, n, from, e) : st;
+}
+
+static status follow_job(follower *f, bool *over, err *e) {
+    bool done;
+    switch (f->job.kind) {
+    case JOB_QUEUE: return follow_queue(f, e);
+    case JOB_DRAW: return follow_draw(f, e);
+    case JOB_COLLECT: return ranks_collect(f->r, &f->batches[f->job.a & 1].b, e);
+    case JOB_DRAFTS: return follow_drafts(f, e);
+    case JOB_COLLECT_DRAFTS: return follow_collect_drafts(f, e);
+    case JOB_COPY_KV: return follow_copy(f, e);
+    case JOB_BEGIN_MEDIA: return follow_begin_media(f, e);
+    case JOB_ADVANCE_MEDIA: return ranks_advance_media(f->r, f->job.a, &done, e);
+    case JOB_END: *over = true;
+    }
+    return ST_OK;
+}
+
+status ranks_follow(ranks *r, const model_limits *lim, i64 topk, err *e) {
+    follower f = {.r = r, .topk = topk, .vocab = r->of[0].config.vocab};
+    bool over = false;
+    status st = open_follower(&f, lim, e);
+    while (st == ST_OK && !over) {
+        st = hosts_listen(r->hosts, &f.job.bytes, e);
+        if (st == ST_OK) st = wire_read(&f.job, e);
+        if (st == ST_OK) st = follow_job(&f, &over, e);
+    }
+    if (st != ST_OK) hosts_cancel(r->hosts, e);
+    close_follower(&f);
+    r->serving = false;
+    return st;
+}

@@ -1,0 +1,143 @@
+/* runtime/ranks_steps.c: what the ranks of a model compute together, step by step. */
+#include "runtime/follow.h"
+#include "runtime/ranks.h"
+
+/* What rank k computes of b: all of it. The logits that it has go to their places among the others'. */
+static model_batch batch_of(const rank *k, const model_batch *b) {
+    model_batch own = *b;
+    if (!k->slot) return own;
+    own.bad = k->bad;
+    own.drawn = k->drawn;
+    own.watch = NULL;
+    return own;
+}
+
+status rank_finish(rank *k, err *e) {
+    status st = k->data ? k->data->finish(k->data, e) : ST_OK;
+    return k->comm && (st == ST_OK || st == ST_CANCELLED) ? k->comm->finish(k->comm, e) : st;
+}
+
+typedef struct {
+    const model_batch *b;
+    int threads;
+} rank_step;
+
+static status queue_rank(rank *k, void *ud, err *e) {
+    const rank_step *s = ud;
+    const model_batch own = batch_of(k, s->b);
+    ops_set_threads(s->threads); /* it holds for the calling thread, and another engine may have set its own */
+    return model_queue(k->model, &own, e);
+}
+
+static status queue_rank_draw(rank *k, void *ud, err *e) {
+    const rank_step *s = ud;
+    const model_batch own = batch_of(k, s->b);
+    ops_set_threads(s->threads);
+    return model_queue_draw(k->model, &own, e);
+}
+
+static status collect_rank(rank *k, void *ud, err *e) {
+    const rank_step *s = ud;
+    const model_batch own = batch_of(k, s->b);
+    status st = model_collect(k->model, &own, e);
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+static status tell_batch(ranks *r, job_kind kind, const model_batch *b, err *e) {
+    const i64 vocab = r->of[0].config.vocab;
+    if (!ranks_tell(r)) return ST_OK;
+    if (kind == JOB_QUEUE)
+        wire_batch(&r->told, b, vocab);
+    else if (kind == JOB_DRAW)
+        wire_draws(&r->told, b, vocab);
+    else
+        wire_begin(&r->told, kind, b->reply, 0);
+    return ranks_send_told(r, e);
+}
+
+status ranks_queue(ranks *r, const model_batch *b, err *e) {
+    status st = model_check(r->of[0].model, b, e); /* one that no rank begins leaves the ranks in step */
+    if (st == ST_OK) st = tell_batch(r, JOB_QUEUE, b, e);
+    return st == ST_OK ? ranks_each(r, queue_rank, &(rank_step){b, r->threads_each}, e) : st;
+}
+
+status ranks_queue_draw(ranks *r, const model_batch *b, err *e) {
+    status st = tell_batch(r, JOB_DRAW, b, e);
+    return st == ST_OK ? ranks_each(r, queue_rank_draw, &(rank_step){b, r->threads_each}, e) : st;
+}
+
+/* Results that do not reach process 0 end the group. */
+static status shared_or_cancelled(ranks *r, status st, err *e) {
+    if (st != ST_OK && r->hosts) hosts_cancel(r->hosts, e);
+    return st;
+}
+
+/* A rank knows of bad logits in its own share alone. */
+status ranks_collect(ranks *r, const model_batch *b, err *e) {
+    status st = tell_batch(r, JOB_COLLECT, b, e);
+    if (st == ST_OK) st = ranks_each(r, collect_rank, &(rank_step){b, r->threads_each}, e);
+    for (i64 k = 1; st == ST_OK && k < r->held; k++)
+        for (i64 i = 0; i < b->n; i++)
+            if (!b->bad[i]) b->bad[i] = r->of[k].bad[i];
+    return st == ST_OK ? shared_or_cancelled(r, ranks_share_results(r, b, e), e) : st;
+}
+
+typedef struct {
+    const draft_batch *b;
+    int threads;
+} rank_drafts;
+
+static status queue_rank_drafts(rank *k, void *ud, err *e) {
+    const rank_drafts *s = ud;
+    ops_set_threads(s->threads);
+    return draft_queue(k->draft, s->b, e);
+}
+
+/* Every rank has all guesses; one writes them down. Which of them are none each knows of those that it drew. */
+static status collect_rank_drafts(rank *k, void *ud, err *e) {
+    const rank_drafts *s = ud;
+    draft_batch own = *s->b;
+    if (k->index) own.ids = NULL, own.tree = NULL;
+    status st = draft_collect(k->draft, &own, e);
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e) {
+    status st = ST_OK;
+    if (ranks_tell(r)) {
+        wire_drafts(&r->told, b, r->draft_topk);
+        st = ranks_send_told(r, e);
+    }
+    return st == ST_OK ? ranks_each(r, queue_rank_drafts, &(rank_drafts){b, r->threads_each}, e) : st;
+}
+
+status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e) {
+    status st = ST_OK;
+    if (ranks_tell(r)) {
+        wire_begin(&r->told, JOB_COLLECT_DRAFTS, b->ids != NULL, 0);
+        st = ranks_send_told(r, e);
+    }
+    if (st == ST_OK) st = ranks_each(r, collect_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
+    for (i64 k = 0; st == ST_OK && b->ids && k < r->held; k++)
+        if (r->of[k].index) draft_drop_bad(r->of[k].draft, b);
+    return st == ST_OK ? shared_or_cancelled(r, ranks_share_drafts(r, b, e), e) : st;
+}
+
+typedef struct {
+    const kv_pair *pairs;
+    i64 n;
+} rank_copies;
+
+static status copy_rank_kv(rank *k, void *ud, err *e) {
+    const rank_copies *c = ud;
+    return model_copy_kv(k->model, c->pairs, c->n, e);
+}
+
+status ranks_copy_kv(ranks *r, const kv_pair *pairs, i64 n, err *e) {
+    status st = ST_OK;
+    if (n && ranks_tell(r)) {
+        wire_pairs(&r->told, pairs, n);
+        st = ranks_send_told(r, e);
+    }
+    return n && st == ST_OK ? ranks_each(r, copy_rank_kv, &(rank_copies){pairs, n}, e) : st;
+}
