@@ -31,7 +31,8 @@ static const struct {
 
 typedef struct {
     nccl_library lib;
-    i64 ranks;
+    i64 ranks;       /* all */
+    i64 first, held; /* those of this process, which the arrays here have */
     f64 deadline_s;
     gpu *gpus[COMM_RANKS_MAX];                /* NULL: that rank's end is closed */
     _Atomic(ncclComm_t) ends[COMM_RANKS_MAX]; /* NULL: aborted or closed; NCCL refuses it then */
@@ -54,6 +55,7 @@ typedef struct {
 } nccl_comm;
 
 static nccl_comm *nccl_of(comm *c) { return (nccl_comm *)c; }
+static i64 nccl_slot(const nccl_comm *p) { return p->base.rank - p->group->first; }
 
 static status nccl_load(nccl_library *lib, err *e) {
     const char *name = opt_env("MOONLET_NCCL") ? opt_env("MOONLET_NCCL") : "libnccl.so.2";
@@ -88,10 +90,10 @@ static void nccl_abort(nccl_group *g) {
     const f64 until = now_s() + LEAVE_S;
     for (bool inside = true; inside && now_s() < until;) {
         inside = false;
-        for (i64 r = 0; r < g->ranks; r++) inside = inside || atomic_load(&g->called[r]) > 0;
+        for (i64 r = 0; r < g->held; r++) inside = inside || atomic_load(&g->called[r]) > 0;
         if (inside) usleep(1000);
     }
-    for (i64 r = 0; r < g->ranks; r++) {
+    for (i64 r = 0; r < g->held; r++) {
         ncclComm_t end = atomic_exchange(&g->ends[r], NULL);
         if (end) g->lib.ncclCommAbort(end);
     }
@@ -107,17 +109,17 @@ static bool nccl_ok(nccl_comm *p, ncclResult_t r, const char *what) {
     return false;
 }
 
-/* The rank that some other one waits for, or -1 where all wait; false: nobody has waited for too long. With the
+/* The rank of this process that some other one waits for, or -1 where all wait; false: nobody has waited for too long. With the
  * lock. */
 static bool nccl_overdue(nccl_group *g, i64 *late) {
     const f64 now = now_s();
     bool overdue = false;
     *late = -1;
-    for (i64 r = 0; r < g->ranks; r++) {
+    for (i64 r = 0; r < g->held; r++) {
         if (!g->gpus[r]) continue;
         const f64 call = atomic_load(&g->called[r]), since = call > 0 ? call : gpu_waits_since(g->gpus[r]);
         if (since > 0 && now - since > g->deadline_s) overdue = true;
-        if (since <= 0 && *late < 0) *late = r;
+        if (since <= 0 && *late < 0) *late = g->first + r;
     }
     return overdue;
 }
@@ -138,7 +140,8 @@ static void *nccl_watch(void *arg) {
             err_set(&why, ST_DEVICE, "rank %lld did not come to an exchange (NCCL) within %.3g s", (long long)late,
                     g->deadline_s);
         else
-            err_set(&why, ST_DEVICE, "an exchange of all ranks (NCCL) did not end within %.3g s", g->deadline_s);
+            err_set(&why, ST_DEVICE, "an exchange of all ranks (NCCL) did not end within %.3g s%s", g->deadline_s,
+                    g->held < g->ranks ? ": ranks of other processes did not come" : "");
         g->why = why;
         atomic_store(&g->failed, true);
     }
@@ -150,16 +153,16 @@ static void *nccl_watch(void *arg) {
 /* ---- the calls ---- */
 
 /* Around NCCL's functions, which may wait for other ranks themselves; false: the group has failed, call none. */
-static void nccl_end(nccl_comm *p) { atomic_store(&p->group->called[p->base.rank], 0); }
+static void nccl_end(nccl_comm *p) { atomic_store(&p->group->called[nccl_slot(p)], 0); }
 static bool nccl_begin(nccl_comm *p) {
-    atomic_store(&p->group->called[p->base.rank], now_s()); /* before the look: who aborts looks the other way round */
+    atomic_store(&p->group->called[nccl_slot(p)], now_s()); /* before the look: who aborts looks the other way round */
     if (!atomic_load(&p->group->failed) && gpu_enter(p->g)) return true;
     nccl_end(p);
     return false;
 }
 
 #define NCCL_CALL(p, f, ...)                                                                                           \
-    nccl_ok(p, (p)->group->lib.f(__VA_ARGS__, (p)->group->ends[(p)->base.rank], (p)->g->stream), #f)
+    nccl_ok(p, (p)->group->lib.f(__VA_ARGS__, (p)->group->ends[nccl_slot(p)], (p)->g->stream), #f)
 
 static ncclDataType_t nccl_type(dtype t) { return t == DT_F32 ? ncclFloat32 : ncclBfloat16; }
 
@@ -231,7 +234,7 @@ static status nccl_finish(comm *c, err *e) {
     nccl_group *g = p->group;
     ncclResult_t later = ncclSuccess;
     if (nccl_begin(p)) {
-        const ncclResult_t r = g->lib.ncclCommGetAsyncError(g->ends[c->rank], &later);
+        const ncclResult_t r = g->lib.ncclCommGetAsyncError(g->ends[nccl_slot(p)], &later);
         nccl_end(p);
         if (nccl_ok(p, r, "ncclCommGetAsyncError") && later != ncclInProgress)
             nccl_ok(p, later, "an exchange under way");
@@ -265,8 +268,8 @@ static void nccl_close(comm *c) {
     nccl_comm *p = nccl_of(c);
     nccl_group *g = p->group;
     pthread_mutex_lock(&g->lock);
-    g->gpus[c->rank] = NULL; /* the watcher does not look there any more */
-    ncclComm_t end = atomic_load(&g->failed) ? NULL : atomic_exchange(&g->ends[c->rank], NULL);
+    g->gpus[nccl_slot(p)] = NULL; /* the watcher does not look there any more */
+    ncclComm_t end = atomic_load(&g->failed) ? NULL : atomic_exchange(&g->ends[nccl_slot(p)], NULL);
     pthread_mutex_unlock(&g->lock);
     if (end && gpu_enter(p->g)) g->lib.ncclCommDestroy(end);
     if (p->scratch) p->g->dev.release(&p->g->dev, p->scratch);
@@ -293,7 +296,9 @@ static const comm nccl_table = {.name = "NCCL",
  * and waited for. */
 typedef struct {
     nccl_library lib;
-    int n, ordinals[COMM_RANKS_MAX];
+    ncclUniqueId id;
+    int ranks, first, n;
+    gpu *gpus[COMM_RANKS_MAX];
     CUstream streams[COMM_RANKS_MAX];
     void *scratch[COMM_RANKS_MAX];
     ncclComm_t ends[COMM_RANKS_MAX];
@@ -309,9 +314,21 @@ static void nccl_start_free(nccl_start *s) {
     free(s);
 }
 
+/* One of each rank here; waits for those of other processes. */
+static ncclResult_t nccl_make_ends(nccl_start *s) {
+    ncclResult_t r = s->lib.ncclGroupStart();
+    if (r != ncclSuccess) return r;
+    for (int k = 0; r == ncclSuccess && k < s->n; k++) {
+        if (!gpu_enter(s->gpus[k])) r = ncclInternalError;
+        if (r == ncclSuccess) r = s->lib.ncclCommInitRank(&s->ends[k], s->ranks, s->id, s->first + k);
+    }
+    const ncclResult_t end = s->lib.ncclGroupEnd();
+    return r == ncclSuccess ? end : r;
+}
+
 static void *nccl_start_main(void *arg) {
     nccl_start *s = arg;
-    s->result = s->lib.ncclCommInitAll(s->ends, s->n, s->ordinals);
+    s->result = nccl_make_ends(s);
     pthread_mutex_lock(&s->lock);
     s->connects = s->result == ncclSuccess && !s->left;
     pthread_mutex_unlock(&s->lock);
@@ -331,20 +348,21 @@ static void *nccl_start_main(void *arg) {
     return NULL;
 }
 
-static status nccl_start_ends(nccl_group *g, comm *const *all, err *e) {
+static status nccl_start_ends(nccl_group *g, comm *const *all, const ncclUniqueId *id, err *e) {
     nccl_start *s = calloc(1, sizeof *s);
-    pthread_t id;
+    pthread_t thread;
     struct timespec t;
     if (!s) return err_nomem(e, "NCCL's start", sizeof *s);
-    s->lib = g->lib, s->n = (int)g->ranks;
-    for (i64 r = 0; r < g->ranks; r++) {
-        s->ordinals[r] = g->gpus[r]->ordinal;
+    s->lib = g->lib, s->id = *id;
+    s->ranks = (int)g->ranks, s->first = (int)g->first, s->n = (int)g->held;
+    for (i64 r = 0; r < g->held; r++) {
+        s->gpus[r] = g->gpus[r];
         s->streams[r] = g->gpus[r]->stream;
         s->scratch[r] = nccl_of(all[r])->scratch;
     }
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    int failed = pthread_create(&id, NULL, nccl_start_main, s);
+    int failed = pthread_create(&thread, NULL, nccl_start_main, s);
     if (failed) {
         nccl_start_free(s);
         return err_set(e, ST_NOMEM, "a thread to start NCCL: %s", strerror(failed));
@@ -357,15 +375,15 @@ static status nccl_start_ends(nccl_group *g, comm *const *all, err *e) {
     const bool done = s->done, connects = !done && s->connects;
     s->left = !done && !connects;
     pthread_mutex_unlock(&s->lock);
-    for (i64 r = 0; connects && r < g->ranks; r++) g->lib.ncclCommAbort(s->ends[r]);
+    for (i64 r = 0; connects && r < g->held; r++) g->lib.ncclCommAbort(s->ends[r]);
     if (done || connects)
-        pthread_join(id, NULL);
+        pthread_join(thread, NULL);
     else
-        pthread_detach(id);
+        pthread_detach(thread);
     if (connects) nccl_start_free(s);
     if (!done) return err_set(e, ST_DEVICE, "NCCL did not start within %.3g s", g->deadline_s);
     const ncclResult_t result = s->result;
-    for (i64 r = 0; r < g->ranks; r++) g->ends[r] = s->ends[r];
+    for (i64 r = 0; r < g->held; r++) g->ends[r] = s->ends[r];
     nccl_start_free(s);
     if (result == ncclSuccess) return ST_OK;
     return err_set(e, ST_DEVICE, "NCCL does not start on %lld GPUs: %s", (long long)g->ranks,
@@ -377,38 +395,61 @@ static status nccl_open_rank(nccl_group *g, comm **out, i64 r, i64 *n, err *e) {
     nccl_comm *p = calloc(1, sizeof *p);
     if (!p) return err_nomem(e, "a rank", sizeof *p);
     *p = (nccl_comm){.base = nccl_table, .group = g, .g = g->gpus[r]};
-    p->base.rank = r, p->base.ranks = g->ranks;
+    p->base.rank = g->first + r, p->base.ranks = g->ranks;
     out[r] = &p->base;
     *n = r + 1;
     atomic_fetch_add(&g->open, 1);
     return p->g->dev.alloc(&p->g->dev, &p->scratch, SCRATCH, "NCCL's first exchange", e);
 }
 
-status comm_nccl_open(comm **out, gpu *const *gpus, i64 ranks, f64 deadline_s, err *e) {
+/* The name under which the ranks of all processes find each other: process 0 makes it. */
+static status nccl_meeting_place(nccl_group *g, hosts *all, ncclUniqueId *id, err *e) {
+    ncclUniqueId of[HOSTS_MOST];
+    memset(id, 0, sizeof *id);
+    const ncclResult_t r = all && hosts_self(all) ? ncclSuccess : g->lib.ncclGetUniqueId(id);
+    status st = r == ncclSuccess ? ST_OK : err_set(e, ST_DEVICE, "NCCL: %s", g->lib.ncclGetErrorString(r));
+    if (!all) return st;
+    st = hosts_agree(all, st, e);
+    if (st == ST_OK) st = hosts_share(all, "NCCL's start", id, of, sizeof *id, e);
+    if (st == ST_OK) *id = of[0];
+    return st;
+}
+
+/* NCCL takes a GPU a rank. */
+static status nccl_check_gpus(const nccl_group *g, err *e) {
+    for (i64 r = 0; r < g->held; r++)
+        for (i64 k = 0; k < r; k++)
+            if (g->gpus[r]->id == g->gpus[k]->id)
+                return err_set(e, ST_UNSUPPORTED, "ranks %lld and %lld have parts of GPU %d: NCCL takes a GPU a rank",
+                               (long long)(g->first + k), (long long)(g->first + r), g->gpus[r]->ordinal);
+    return ST_OK;
+}
+
+status comm_nccl_open(comm **out, gpu *const *gpus, i64 held, hosts *all, f64 deadline_s, err *e) {
     nccl_group *g = calloc(1, sizeof *g);
     u64 had[COMM_RANKS_MAX];
+    ncclUniqueId id;
     if (!g) return err_nomem(e, "a group of ranks", sizeof *g);
-    g->ranks = ranks, g->deadline_s = deadline_s;
+    g->held = held, g->ranks = all ? held * hosts_count(all) : held, g->first = all ? held * hosts_self(all) : 0;
+    g->deadline_s = deadline_s;
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
-    memcpy(g->gpus, gpus, (size_t)ranks * sizeof *gpus);
+    memcpy(g->gpus, gpus, (size_t)held * sizeof *gpus);
     status st = nccl_load(&g->lib, e);
-    for (i64 r = 0; st == ST_OK && r < ranks; r++)
-        for (i64 k = 0; st == ST_OK && k < r; k++)
-            if (gpus[r]->id == gpus[k]->id)
-                st = err_set(e, ST_UNSUPPORTED, "ranks %lld and %lld have parts of GPU %d: NCCL takes a GPU a rank",
-                             (long long)k, (long long)r, gpus[r]->ordinal);
+    if (st == ST_OK) st = nccl_check_gpus(g, e);
     i64 n = 0;
-    for (i64 r = 0; st == ST_OK && r < ranks; r++) {
+    for (i64 r = 0; st == ST_OK && r < held; r++) {
         had[r] = gpus[r]->dev.available(&gpus[r]->dev);
         st = nccl_open_rank(g, out, r, &n, e);
     }
-    if (st == ST_OK) st = nccl_start_ends(g, out, e);
+    if (all) st = hosts_agree(all, st, e);
+    if (st == ST_OK) st = nccl_meeting_place(g, all, &id, e);
+    if (st == ST_OK) st = nccl_start_ends(g, out, &id, e);
     if (st == ST_OK && !(g->watched = !pthread_create(&g->watcher, NULL, nccl_watch, g)))
         st = err_set(e, ST_NOMEM, "the thread that watches NCCL");
-    for (i64 r = 0; st == ST_OK && r < ranks; r++) st = gpus[r]->dev.finish(&gpus[r]->dev, e);
+    for (i64 r = 0; st == ST_OK && r < held; r++) st = gpus[r]->dev.finish(&gpus[r]->dev, e);
     if (st == ST_OK) st = nccl_finish(out[0], e);
-    for (i64 r = 0; st == ST_OK && r < ranks; r++) {
+    for (i64 r = 0; st == ST_OK && r < held; r++) {
         const u64 left = gpus[r]->dev.available(&gpus[r]->dev);
         out[r]->held = had[r] > left ? had[r] - left : 0;
     }

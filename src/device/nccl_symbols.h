@@ -9,6 +9,7 @@
 /* (name, value); all enums are plain unsigned numbers to us */
 #define NCCL_NUMBERS(X)                                                                                                \
     X(ncclSuccess, 0)                                                                                                  \
+    X(ncclInternalError, 3)                                                                                            \
     X(ncclInProgress, 7)                                                                                               \
     X(ncclUint8, 1)                                                                                                    \
     X(ncclUint32, 3)                                                                                                   \
@@ -22,6 +23,9 @@ typedef unsigned ncclDataType_t;
 typedef unsigned ncclRedOp_t;
 typedef struct ncclComm *ncclComm_t;
 typedef struct CUstream_st *cudaStream_t;
+typedef struct {
+    char internal[128];
+} ncclUniqueId;
 #define NCCL_NUMBER(name, value) name = value,
 enum { NCCL_NUMBERS(NCCL_NUMBER) };
 #undef NCCL_NUMBER
@@ -30,7 +34,8 @@ enum { NCCL_NUMBERS(NCCL_NUMBER) };
 /* All of them return ncclResult_t. */
 #define NCCL_SYMBOLS(X)                                                                                                \
     X(ncclGetVersion, (int *))                                                                                         \
-    X(ncclCommInitAll, (ncclComm_t *, int, const int *))                                                               \
+    X(ncclGetUniqueId, (ncclUniqueId *))                                                                               \
+    X(ncclCommInitRank, (ncclComm_t *, int, ncclUniqueId, int))                                                        \
     X(ncclCommDestroy, (ncclComm_t))                                                                                   \
     X(ncclCommAbort, (ncclComm_t))                                                                                     \
     X(ncclCommGetAsyncError, (ncclComm_t, ncclResult_t *))                                                             \

@@ -46,15 +46,15 @@ status backend_open(backend *out, const backend_options *o, err *e) {
 }
 
 status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, bool nccl,
-                         err *e) {
+                         struct hosts *others, err *e) {
     const ops *tables[COMM_RANKS_MAX];
     gpu *gpus[COMM_RANKS_MAX];
     for (i64 i = 0; i < n; i++) tables[i] = &all[i]->ops, gpus[i] = all[i]->gpu;
-    if (nccl) return comm_nccl_open(out, gpus, n, deadline_s, e);
+    if (nccl || others) return comm_nccl_open(out, gpus, n, others, deadline_s, e);
     err why = {0}, other = {0};
     status st = gpu_comm_open(out, tables, n, units, dim, deadline_s, &why);
     if (st == ST_UNSUPPORTED) {
-        st = comm_nccl_open(out, gpus, n, deadline_s, &other);
+        st = comm_nccl_open(out, gpus, n, NULL, deadline_s, &other);
         if (st == ST_OK)
             log_warn("%s: ranks exchange by NCCL instead, whose sums have an order of their own", why.text);
         else

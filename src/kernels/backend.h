@@ -36,9 +36,9 @@ format_speed backend_format_speed(const char *name, weight_format f, bool expert
  * caller ends *out with backend_close(), whatever comes back. */
 status backend_open(backend *out, const backend_options *o, err *e);
 /* The comms of ranks whose backends are all GPUs, out[n]: as gpu_comm_open(), or, if `nccl` is set or they do not reach
- * each other's memory, which is said, as comm_nccl_open(). */
+ * each other's memory, which is said, as comm_nccl_open(); so, too, where `others` have ranks in other processes. */
 status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, bool nccl,
-                         err *e);
+                         struct hosts *others, err *e);
 /* Ranks among which its exchanges go. */
 i64 backend_ranks_max(const backend *b);
 /* How a comm's sum and the norm behind it go together (tensor_parallel.h); NULL: one after the other. */

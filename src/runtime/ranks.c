@@ -190,7 +190,8 @@ status ranks_connect(ranks *r, err *e) {
         return err_set(e, ST_UNSUPPORTED, "ranks on GPUs exchange rows of a multiple of 8 values, not of %lld",
                        (long long)c->hidden);
     status st = ST_OK;
-    if (on_gpus) st = backend_comm_open(ends, all, r->n, exchange_units(r), c->hidden, r->deadline_s, r->nccl, e);
+    if (on_gpus)
+        st = backend_comm_open(ends, all, r->held, exchange_units(r), c->hidden, r->deadline_s, r->nccl, r->hosts, e);
     for (i64 i = 0; st == ST_OK && i < r->held; i++) {
         rank *k = &r->of[i];
         k->data = ends[i];

@@ -87,7 +87,7 @@ static status on_gpus(i64 n, f64 deadline_s, rank_fn fn, void *ud, err *e) {
     ranks r;
     const model_config c = {
         .n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1, .hidden = VALUES / 64};
-    status st = ranks_open(&r, &c, n, false, deadline_s, e);
+    status st = ranks_open(&r, &c, n, NULL, false, deadline_s, e);
     r.nccl = by_nccl;
     if (st == ST_OK) st = ranks_each(&r, open_gpu, &r, e);
     if (st == ST_OK) st = ranks_connect(&r, e);
