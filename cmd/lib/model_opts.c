@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ONE_HOST "ranks are of one host: leave it out"
+#define BY_MPIRUN "processes are started by mpirun, which knows their hosts: mpirun -n N moonlet serve --nnodes N"
 #define SPECULATIVE                                                                                                    \
     "not one of Moonlet's: serve, run and bench serving have --speculative-algorithm, -draft-model-path, "             \
     "-num-steps, -eagle-topk and -num-draft-tokens"
@@ -50,11 +50,8 @@ const opt_elsewhere model_elsewhere[] = {
     {"download-dir", ELSEWHERE_REFUSED, true, NULL, "nothing is downloaded: --model is a folder"},
     {"revision", ELSEWHERE_REFUSED, true, NULL, "nothing is downloaded: --model is a folder"},
     {"base-gpu-id", ELSEWHERE_REFUSED, true, NULL, "write --device cuda:N, or with --tp --gpus 0,1,... for each rank"},
-    {"nnodes", ELSEWHERE_NOTHING, true, "1", "ranks are of one host"},
-    {"nnodes", ELSEWHERE_REFUSED, true, NULL, ONE_HOST},
-    {"node-rank", ELSEWHERE_NOTHING, true, "0", "ranks are of one host"},
-    {"node-rank", ELSEWHERE_REFUSED, true, NULL, ONE_HOST},
-    {"dist-init-addr", ELSEWHERE_REFUSED, true, NULL, ONE_HOST},
+    {"node-rank", ELSEWHERE_REFUSED, true, NULL, BY_MPIRUN},
+    {"dist-init-addr", ELSEWHERE_REFUSED, true, NULL, BY_MPIRUN},
     {"ep-size", ELSEWHERE_NOTHING, true, "1", "experts are not spread over ranks"},
     {"ep-size", ELSEWHERE_REFUSED, true, NULL, EXPERTS_BY_WIDTH},
     {"expert-parallel-size", ELSEWHERE_NOTHING, true, "1", "experts are not spread over ranks"},
@@ -120,6 +117,11 @@ static const char *node_list(model_opts *o) {
 
 status model_opts_finish(model_opts *o, err *e) {
     static char nano[4096];
+    if (hosts_started() > 1 && o->engine.nnodes < 2)
+        return err_set(e, ST_INPUT,
+                       "mpirun has started %lld of this: moonlet serve --nnodes %lld shares a model among them; else "
+                       "start it without mpirun",
+                       (long long)hosts_started(), (long long)hosts_started());
     o->engine.overrides = o->overrides.items;
     o->engine.n_overrides = o->overrides.n;
     o->engine.model_dir = o->model;

@@ -109,8 +109,8 @@ static bool nccl_ok(nccl_comm *p, ncclResult_t r, const char *what) {
     return false;
 }
 
-/* The rank of this process that some other one waits for, or -1 where all wait; false: nobody has waited for too long. With the
- * lock. */
+/* The rank of this process that some other one waits for, or -1 where all wait; false: nobody has waited for too long.
+ * With the lock. */
 static bool nccl_overdue(nccl_group *g, i64 *late) {
     const f64 now = now_s();
     bool overdue = false;

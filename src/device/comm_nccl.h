@@ -9,9 +9,10 @@
 #include "device/gpu.h"
 #include "device/hosts.h"
 
-/* One comm a rank of this process, out[held]; `all`: every process has as many, NULL: there is no other. Each is used by the thread that uses its gpu, and ends before it. ST_UNSUPPORTED: no
- * libnccl.so.2 (MOONLET_NCCL names another file), or one too old; two ranks have one GPU. ST_DEVICE: NCCL does not
- * start, in its words, or not within deadline_s. */
+/* One comm a rank of this process, out[held]; `all`: every process has as many, NULL: there is no other. Each is used
+ * by the thread that uses its gpu, and ends before it. ST_UNSUPPORTED: no libnccl.so.2 (MOONLET_NCCL names another
+ * file), or one too old; two ranks have one GPU. ST_DEVICE: NCCL does not start, in its words, or not within
+ * deadline_s. */
 status comm_nccl_open(comm **out, gpu *const *gpus, i64 held, hosts *all, f64 deadline_s, err *e);
 
 #endif

@@ -32,8 +32,9 @@ struct hosts {
     pthread_mutex_t calls; /* of MPI: one thread at a time */
     atomic_bool failed, over;
     atomic_ullong answered; /* a roll call: a bit a process */
-    pthread_mutex_t lock;   /* of why */
+    pthread_mutex_t lock;   /* of why and counts */
     err why;
+    hosts_counts counts;
     fault_text said, heard; /* faults, while MPI sends and receives them */
     pid_t parent;           /* mpirun, or its daemon on this host */
     bool watched;
@@ -305,7 +306,21 @@ static status exchange_all(hosts *h, mpi_channel c, const char *what, i32 tag, c
 }
 
 status hosts_exchange(hosts *h, const char *what, i32 tag, const host_parcel *with, const atomic_bool *stop, err *e) {
-    return exchange_all(h, MPI_DATA, what, tag, with, h->deadline_s, stop, e);
+    const f64 since = now_s();
+    const status st = exchange_all(h, MPI_DATA, what, tag, with, h->deadline_s, stop, e);
+    pthread_mutex_lock(&h->lock);
+    h->counts.exchanges++;
+    h->counts.exchanged_s += now_s() - since;
+    for (i64 p = 0; p < h->n; p++) h->counts.exchanged_bytes += p == h->self ? 0 : with[p].out_bytes;
+    pthread_mutex_unlock(&h->lock);
+    return st;
+}
+
+hosts_counts hosts_counted(hosts *h) {
+    pthread_mutex_lock(&h->lock);
+    const hosts_counts c = h->counts;
+    pthread_mutex_unlock(&h->lock);
+    return c;
 }
 
 status hosts_share(hosts *h, const char *what, const void *mine, void *all, u64 bytes, err *e) {
@@ -332,6 +347,7 @@ status hosts_agree(hosts *h, status st, err *e) {
 }
 
 status hosts_tell(hosts *h, const void *bytes, u64 n, err *e) {
+    const f64 since = now_s();
     host_wait all[HOSTS_MOST];
     i64 sent = 0;
     if (atomic_load(&h->failed)) return why_of(h, e);
@@ -345,7 +361,13 @@ status hosts_tell(hosts *h, const void *bytes, u64 n, err *e) {
         pthread_mutex_unlock(&h->calls);
         if (failed) return mpi_fails(h, "the next step", p, e);
     }
-    return wait_messages(h, "the next step", all, sent, h->deadline_s, NULL, e);
+    const status st = wait_messages(h, "the next step", all, sent, h->deadline_s, NULL, e);
+    pthread_mutex_lock(&h->lock);
+    h->counts.jobs++;
+    h->counts.told_s += now_s() - since;
+    h->counts.told_bytes += n * (u64)(h->n - 1);
+    pthread_mutex_unlock(&h->lock);
+    return st;
 }
 
 status hosts_listen(hosts *h, buf *out, err *e) {

@@ -60,6 +60,15 @@ status hosts_agree(hosts *h, status st, err *e);
 status hosts_tell(hosts *h, const void *bytes, u64 n, err *e);
 status hosts_listen(hosts *h, buf *out, err *e);
 
+/* Of process 0's tables for the others, and of what ranks exchange: bytes sent and seconds in the calls, waiting for
+ * others included. Any thread. */
+typedef struct {
+    i64 jobs, exchanges;
+    u64 told_bytes, exchanged_bytes;
+    f64 told_s, exchanged_s;
+} hosts_counts;
+hosts_counts hosts_counted(hosts *h);
+
 /* ST_OK, or why the group has failed. */
 status hosts_check(hosts *h, err *e);
 /* Does every process answer within so many seconds? Else the first that does not is the reason why the group fails. */

@@ -4,6 +4,7 @@
 #ifndef RUNTIME_ENGINE_H
 #define RUNTIME_ENGINE_H
 #include "base/buf.h"
+#include "device/hosts.h"
 #include "model/draft.h"
 #include "model/vision.h"
 #include "runtime/sampler.h"
@@ -104,6 +105,7 @@ status engine_check(engine *g, err *e);
 /* Do all processes answer, within so many seconds? If not, they are no group any more. */
 status engine_roll_call(engine *g, f64 seconds, err *e);
 i64 engine_processes(const engine *g);
+hosts_counts engine_hosts_counted(engine *g);
 const model_config *engine_config(const engine *g);
 const ops *engine_ops(const engine *g);
 i64 engine_context(const engine *g);   /* tokens */

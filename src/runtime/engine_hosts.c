@@ -175,6 +175,7 @@ status engine_hosts_ready(engine *g, err *e) {
 
 bool engine_follows(const engine *g) { return g->hosts && hosts_self(g->hosts); }
 i64 engine_processes(const engine *g) { return g->hosts ? hosts_count(g->hosts) : 1; }
+hosts_counts engine_hosts_counted(engine *g) { return g->hosts ? hosts_counted(g->hosts) : (hosts_counts){0}; }
 status engine_check(engine *g, err *e) { return g->hosts ? hosts_check(g->hosts, e) : ST_OK; }
 status engine_roll_call(engine *g, f64 seconds, err *e) {
     return g->hosts ? hosts_roll_call(g->hosts, seconds, e) : ST_OK;

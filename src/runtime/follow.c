@@ -16,7 +16,6 @@ status ranks_send_told(ranks *r, err *e) {
         hosts_cancel(r->hosts, e);
         return e->code;
     }
-    r->told_bytes += r->told.len;
     return hosts_tell(r->hosts, r->told.data, r->told.len, e);
 }
 

@@ -234,6 +234,15 @@ status ranks_divide_kv(ranks *r, i64 kv_ranks, err *e) {
     return ST_OK;
 }
 
+/* What ranks of this process have under way ends: also what GPUs wait for, where another process has failed. */
+static void cancel_here(ranks *r, const err *why) {
+    for (i64 i = 0; i < r->held; i++) {
+        rank *k = &r->of[i];
+        if (k->comm) k->comm->cancel(k->comm, why);
+        if (k->data && k->data != k->comm) k->data->cancel(k->data, why);
+    }
+}
+
 /* Nobody's memory ends while another rank's GPU may write there. */
 static status settle_rank(rank *k, void *ud, err *e) {
     err ignored;
@@ -258,6 +267,7 @@ static status close_rank(rank *k, void *ud, err *e) {
 void ranks_close(ranks *r) {
     err e;
     if (!r->of) return;
+    if (r->hosts && hosts_check(r->hosts, &e) != ST_OK) cancel_here(r, &e);
     if (r->held == 1 || (r->threads && r->threads->n >= r->held - 1)) {
         ranks_each(r, settle_rank, NULL, &e);
         ranks_each(r, close_rank, NULL, &e);

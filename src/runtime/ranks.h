@@ -54,7 +54,6 @@ typedef struct {
     hosts *hosts;   /* NULL: there is no other process. The caller's, and outlives them */
     bool serving;   /* processes no longer agree after each job: what fails ends the group */
     buf told;       /* to the other processes: the last job */
-    u64 told_bytes; /* all of them */
     i64 draft_topk; /* of the draft, if there is one */
     i64 vocab_first[COMM_RANKS_MAX + 1];
     media_share media[COMM_RANKS_MAX]; /* of the pass under way */

@@ -196,6 +196,8 @@ typedef struct {
     f64 generated_per_s; /* over the last seconds */
     f64 since_step_s;    /* now: seconds since a step (or idling) ended; large while requests run: stuck */
     bool idle;           /* now: nothing runs, nothing waits */
+    i64 processes;       /* that share the model */
+    hosts_counts hosts;  /* what went between them */
     bool draining, broken;
     err fault; /* broken: why */
 } sched_stats;

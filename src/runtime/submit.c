@@ -364,4 +364,6 @@ void scheduler_stats(scheduler *s, sched_stats *out) {
     out->since_step_s = out->idle ? 0 : now_s() - s->step_ended;
     if (out->idle) out->generated_per_s = 0;
     pthread_mutex_unlock(&s->lock);
+    out->processes = engine_processes(s->g);
+    out->hosts = engine_hosts_counted(s->g);
 }

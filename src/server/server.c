@@ -217,6 +217,19 @@ static void limit_close(const server *s, bool hurry) {
 /* mpirun ends all processes where one has ended, kindly for about two seconds: no answer is to wait for that one. */
 static const f64 ANSWER_S = 0.5;
 
+/* A step's share of what other processes were told and exchanged. */
+static void say_hosts(const server *s) {
+    sched_stats st;
+    scheduler_stats(s->sched, &st);
+    if (st.processes < 2 || st.steps < 1) return;
+    const f64 n = (f64)st.steps;
+    log_note(
+        "%lld processes, %lld steps; a step: %.0f bytes told in %.0f us, %.0f bytes sent in %.1f exchanges by MPI in "
+        "%.0f us",
+        (long long)st.processes, (long long)st.steps, (f64)st.hosts.told_bytes / n, st.hosts.told_s / n * 1e6,
+        (f64)st.hosts.exchanged_bytes / n, (f64)st.hosts.exchanges / n, st.hosts.exchanged_s / n * 1e6);
+}
+
 /* New requests are refused; running ones end, or a second signal or the time ends the wait. */
 static status drain(server *s, err *e) {
     const status st = engine_roll_call(s->engine, ANSWER_S, e);
@@ -235,6 +248,7 @@ static status drain(server *s, err *e) {
     if (!hurry && now_s() >= until) log_warn("the drain time is over: running answers are cut off");
     scheduler_abort_all(s->sched);
     for (until = now_s() + 2; http_busy(s->http) && now_s() < until;) usleep(5000);
+    say_hosts(s);
     return st;
 }
 

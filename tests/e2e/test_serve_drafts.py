@@ -39,12 +39,17 @@ def requests():
             yield "/v1/chat/completions", {**asked, "tool_choice": "required", "max_tokens": 300}
 
 
+def answers_of(server, asked=12):
+    with ThreadPoolExecutor(12) as pool:
+        got = list(pool.map(lambda x: server.post(*x)["choices"][0], islice(requests(), asked)))
+    wait_until(lambda: server.stats()["num_running_reqs"] == 0)
+    return got
+
+
 def answers(*flags, asked=12):
     s = Server("--max-running-requests", "4", *flags)
     try:
-        with ThreadPoolExecutor(12) as pool:
-            got = list(pool.map(lambda x: s.post(*x)["choices"][0], islice(requests(), asked)))
-        wait_until(lambda: s.stats()["num_running_reqs"] == 0)
+        got = answers_of(s, asked)
         return got, s.metric("moonlet:draft_tokens_total"), s.metric("moonlet:draft_tokens_accepted_total")
     finally:
         assert s.stop() == 0

@@ -26,10 +26,10 @@ def wait_until(what, seconds=20 * SLOW):
 class Server:
     """`moonlet serve` on a free port; what it says on stderr is in self.log."""
 
-    def __init__(self, *args, model=NANO):
-        self.process = subprocess.Popen(
-            [MOONLET, "serve", "-m", str(model), "--port", "0", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+    def __init__(self, *args, model=NANO, under=()):
+        """under: words in front of the command, as of mpirun."""
+        command = [*under, MOONLET, "serve", "-m", str(model), "--port", "0", *args]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.ready = self.process.stdout.readline().decode()
         match = re.search(r"ready on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+) ", self.ready)
         if not match:

@@ -122,6 +122,7 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
             engine_sequence_ranks(s->engine) > 1 ? "true" : "false");
     buf_fmt(b, "\"has_image_understanding\":%s,", s->model.pictures ? "true" : "false");
     numa_nodes(b, s->engine);
+    info_key_i64(b, "nnodes", engine_processes(s->engine));
     key_str(b, "host", o->host);
     info_key_i64(b, "port", http_port(s->http));
     key_str(b, "chat_template", chat_template_name(s->model.template));

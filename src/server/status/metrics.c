@@ -271,6 +271,22 @@ static void write_drafts(buf *out, const sched_stats *s, const char *model) {
         model, (f64)s->draft_bad);
 }
 
+/* Between processes that share the model. */
+static void write_hosts(buf *out, const sched_stats *s, const char *model) {
+    const struct {
+        const char *name, *help;
+        f64 value;
+    } all[] = {{"host_jobs_total", "What other processes were told to compute", (f64)s->hosts.jobs},
+               {"host_told_bytes_total", "Bytes of that, to all of them", (f64)s->hosts.told_bytes},
+               {"host_told_seconds_total", "Time of that", s->hosts.told_s},
+               {"host_exchanges_total", "Exchanges with other processes by MPI", (f64)s->hosts.exchanges},
+               {"host_exchanged_bytes_total", "Bytes that these sent", (f64)s->hosts.exchanged_bytes},
+               {"host_exchanged_seconds_total", "Time in these, waiting included", s->hosts.exchanged_s}};
+    one(out, "moonlet:", "processes", "gauge", "Processes that share the model", model, (f64)s->processes);
+    for (size_t i = 0; s->processes > 1 && i < COUNT_OF(all); i++)
+        one(out, "moonlet:", all[i].name, "counter", all[i].help, model, all[i].value);
+}
+
 void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, const char *model, i64 connections,
                    buf *out) {
     histogram h[HISTOGRAMS];
@@ -289,6 +305,7 @@ void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, 
     one(out, "moonlet:", "forced_tokens_total", "counter", "Tokens written because nothing else could come", model,
         (f64)s->forced_tokens);
     write_drafts(out, s, model);
+    write_hosts(out, s, model);
     one(out, "moonlet:", "connections", "gauge", "Open connections", model, (f64)connections);
     buf_str(out, "# HELP moonlet:http_responses_total HTTP answers by class of status.\n"
                  "# TYPE moonlet:http_responses_total counter\n");
