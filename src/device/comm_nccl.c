@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 20, SCRATCH = 256 /* bytes */ };
+enum { LOOK_MS = 20, SCRATCH = 8 << 20 /* bytes */ };
 static const f64 LEAVE_S = 1; /* for threads that are inside of NCCL when a group has failed */
 
 typedef struct {
@@ -326,19 +326,54 @@ static ncclResult_t nccl_make_ends(nccl_start *s) {
     return r == ncclSuccess ? end : r;
 }
 
+typedef enum { FIRST_SUM, FIRST_GATHER, FIRST_SCATTER, FIRST_BROADCAST, FIRST_MESSAGES, FIRST_KINDS } first_exchange;
+
+/* Of rank k here, `bytes` of its scratch. */
+static ncclResult_t nccl_first_of(nccl_start *s, int k, first_exchange kind, size_t bytes) {
+    u8 *x = s->scratch[k];
+    const size_t each = bytes / (size_t)s->ranks / sizeof(f32) * sizeof(f32);
+    ncclResult_t r = ncclSuccess;
+    switch (kind) {
+    case FIRST_SUM:
+        return s->lib.ncclAllReduce(x, x, bytes / sizeof(f32), ncclFloat32, ncclSum, s->ends[k], s->streams[k]);
+    case FIRST_GATHER:
+        return s->lib.ncclAllGather(x + (size_t)(s->first + k) * each, x, each, ncclUint8, s->ends[k], s->streams[k]);
+    case FIRST_SCATTER:
+        return s->lib.ncclReduceScatter(x, x + (size_t)(s->first + k) * each, each / sizeof(f32), ncclFloat32, ncclSum,
+                                        s->ends[k], s->streams[k]);
+    case FIRST_BROADCAST: return s->lib.ncclBroadcast(x, x, each, ncclUint8, 0, s->ends[k], s->streams[k]);
+    default: break;
+    }
+    for (int p = 0; r == ncclSuccess && p < s->ranks; p++) {
+        r = s->lib.ncclSend(x, each, ncclUint8, p, s->ends[k], s->streams[k]);
+        if (r == ncclSuccess) r = s->lib.ncclRecv(x + each, each, ncclUint8, p, s->ends[k], s->streams[k]);
+    }
+    return r;
+}
+
+/* NCCL connects ranks when an exchange of a kind or size is first met, which took half a second in the middle of
+ * answers: here each is met. */
+static ncclResult_t nccl_first_exchanges(nccl_start *s) {
+    static const size_t sizes[] = {64 * COMM_RANKS_MAX, 256 << 10, SCRATCH / 2};
+    ncclResult_t r = ncclSuccess;
+    for (int i = 0; r == ncclSuccess && i < (int)(COUNT_OF(sizes) * FIRST_KINDS); i++) {
+        r = s->lib.ncclGroupStart();
+        if (r != ncclSuccess) return r;
+        for (int k = 0; r == ncclSuccess && k < s->n; k++)
+            r = nccl_first_of(s, k, (first_exchange)(i % FIRST_KINDS), sizes[i / FIRST_KINDS]);
+        const ncclResult_t end = s->lib.ncclGroupEnd();
+        if (r == ncclSuccess) r = end;
+    }
+    return r;
+}
+
 static void *nccl_start_main(void *arg) {
     nccl_start *s = arg;
     s->result = nccl_make_ends(s);
     pthread_mutex_lock(&s->lock);
     s->connects = s->result == ncclSuccess && !s->left;
     pthread_mutex_unlock(&s->lock);
-    if (s->connects && (s->result = s->lib.ncclGroupStart()) == ncclSuccess) {
-        ncclResult_t r = ncclSuccess;
-        for (int k = 0; r == ncclSuccess && k < s->n; k++)
-            r = s->lib.ncclAllReduce(s->scratch[k], s->scratch[k], 1, ncclFloat32, ncclSum, s->ends[k], s->streams[k]);
-        s->result = s->lib.ncclGroupEnd();
-        if (r != ncclSuccess) s->result = r;
-    }
+    if (s->connects) s->result = nccl_first_exchanges(s);
     pthread_mutex_lock(&s->lock);
     const bool left = s->left;
     s->done = true;

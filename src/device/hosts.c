@@ -394,11 +394,11 @@ status hosts_listen(hosts *h, buf *out, err *e) {
 
 /* ---- start and end ---- */
 
-/* Open MPI's and its relatives' number, then that of MPICH and its relatives. */
+/* Open MPI's own launcher, then MPICH's and its relatives, say how many; others, as Slurm's, that there are some. */
 i64 hosts_started(void) {
     const char *n = opt_env("OMPI_COMM_WORLD_SIZE");
     if (!n) n = opt_env("PMI_SIZE");
-    return n ? strtoll(n, NULL, 10) : 1;
+    return n ? strtoll(n, NULL, 10) : opt_env("PMIX_RANK") ? 0 : 1;
 }
 
 static const char *plugin_path(char *out, size_t cap) {
@@ -471,7 +471,7 @@ status hosts_open_with(hosts **out, const mpi_plugin *p, i64 processes, f64 dead
 status hosts_open(hosts **out, i64 processes, f64 deadline_s, err *e) {
     const mpi_plugin *p;
     *out = NULL;
-    if (hosts_started() != processes)
+    if (hosts_started() && hosts_started() != processes)
         return err_set(e, ST_INPUT,
                        "--nnodes %lld needs as many processes, one a host, and mpirun has started %lld: mpirun -n %lld "
                        "moonlet ...",
