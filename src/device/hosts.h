@@ -24,8 +24,8 @@ status hosts_open_with(hosts **out, const mpi_plugin *p, i64 processes, f64 dead
 /* Waits for the others to close, too, unless the group has failed. Memory of exchanges that failed must stay, since MPI
  * may yet write there: the process ends soon. */
 void hosts_close(hosts *h);
-/* How many processes mpirun has started, this one among them; 1: it did not start it; 0: something did that does not say
- * how many, which MPI knows when it has started. */
+/* How many processes mpirun has started, this one among them; 1: it did not start it; 0: something did that does not
+ * say how many, which MPI knows when it has started. */
 i64 hosts_started(void);
 
 i64 hosts_self(const hosts *h);
