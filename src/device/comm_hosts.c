@@ -134,8 +134,13 @@ status comm_fetch(comm_group *g, u64 number, call_kind kind, err *e) {
     return st;
 }
 
-void comm_far_close(comm_far *f) {
-    free(f->in);
-    free(f->out);
+void comm_far_close(comm_far *f, bool failed) {
+    if (failed) {
+        hosts_leave(f->in);
+        hosts_leave(f->out);
+    } else {
+        free(f->in);
+        free(f->out);
+    }
     free(f->counts);
 }

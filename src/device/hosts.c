@@ -26,7 +26,8 @@ typedef struct {
 
 struct hosts {
     const mpi_plugin *mpi;
-    i64 self, n, here, place, ranks_each;
+    i64 self, n, here, place;
+    atomic_llong ranks_each; /* 0: not yet known */
     f64 deadline_s;
     char (*names)[HOST_NAME_MOST];
     pthread_mutex_t calls; /* of MPI: one thread at a time */
@@ -47,16 +48,15 @@ const char *hosts_name(const hosts *h, i64 process) { return h->names[process]; 
 i64 hosts_here(const hosts *h) { return h->here; }
 i64 hosts_place(const hosts *h) { return h->place; }
 const char *hosts_library(const hosts *h) { return h->mpi->library(); }
-void hosts_name_ranks(hosts *h, i64 each) { h->ranks_each = each; }
+void hosts_name_ranks(hosts *h, i64 each) { atomic_store(&h->ranks_each, each); }
 
 enum { WHO_MOST = HOST_NAME_MOST + 96 };
 
 /* "process 1 (node7, ranks 8 to 15)" */
 static const char *who(const hosts *h, i64 process, char out[WHO_MOST]) {
-    const i64 first = process * h->ranks_each, last = first + h->ranks_each - 1;
+    const i64 each = atomic_load(&h->ranks_each), first = process * each, last = first + each - 1;
     int n = snprintf(out, WHO_MOST, "process %lld (%s", (long long)process, h->names[process]);
-    if (h->ranks_each)
-        n += snprintf(out + n, WHO_MOST - (size_t)n, ", rank%s %lld", last > first ? "s" : "", (long long)first);
+    if (each) n += snprintf(out + n, WHO_MOST - (size_t)n, ", rank%s %lld", last > first ? "s" : "", (long long)first);
     if (last > first) n += snprintf(out + n, WHO_MOST - (size_t)n, " to %lld", (long long)last);
     snprintf(out + n, WHO_MOST - (size_t)n, ")");
     return out;
@@ -153,6 +153,7 @@ status hosts_check(hosts *h, err *e) {
 status hosts_roll_call(hosts *h, f64 seconds, err *e) {
     char name[WHO_MOST];
     err why;
+    if (atomic_load(&h->failed)) return why_of(h, e);
     const u64 all = h->n == HOSTS_MOST ? ~(u64)0 : ((u64)1 << h->n) - 1;
     atomic_store(&h->answered, (u64)1 << h->self);
     send_all(h, TAG_CALL, NULL, 0);
@@ -482,6 +483,20 @@ status hosts_open(hosts **out, i64 processes, f64 deadline_s, err *e) {
     return st;
 }
 
+void hosts_leave(void *memory) {
+    static struct left {
+        struct left *next;
+        void *memory;
+    } * all; /* so that who looks for leaks finds it */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct left *l = memory ? malloc(sizeof *l) : NULL;
+    if (!l) return;
+    pthread_mutex_lock(&lock);
+    *l = (struct left){all, memory};
+    all = l;
+    pthread_mutex_unlock(&lock);
+}
+
 void hosts_close(hosts *h) {
     if (!h) return;
     atomic_store(&h->over, true);
@@ -489,6 +504,8 @@ void hosts_close(hosts *h) {
     if (atomic_load(&h->failed)) {
         for (const f64 until = now_s() + LEAVE_S; h->self && h->parent == getppid() && now_s() < until;)
             nanosleep(&(struct timespec){.tv_nsec = WATCH_MS * 1000000}, NULL);
+        hosts_leave(h->names);
+        hosts_leave(h);
         return;
     }
     if (h->mpi->end()) log_warn("MPI does not end: %s", h->mpi->why());

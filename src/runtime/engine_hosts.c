@@ -159,8 +159,13 @@ status engine_hosts_compare(const engine *g, const engine_options *o, err *e) {
         st = hosts_agree(g->hosts, st, e);
     }
     buf_free(&own);
-    free(all);
-    free(mine);
+    if (hosts_check(g->hosts, NULL) == ST_OK) {
+        free(all);
+        free(mine);
+    } else {
+        hosts_leave(all);
+        hosts_leave(mine);
+    }
     return st;
 }
 

@@ -107,7 +107,10 @@ status ranks_share_results(ranks *r, const model_batch *b, err *e) {
     if (self) copy_results(r, b, &shares[self], all, true);
     status st = gather_parcels(r, "a step's results", TAG_RESULTS, bytes, all, e);
     for (i64 p = 1; st == ST_OK && !self && p < n; at += bytes[p++]) copy_results(r, b, &shares[p], at, false);
-    if (st == ST_OK) free(all); /* else MPI may yet write there */
+    if (st == ST_OK)
+        free(all);
+    else
+        hosts_leave(all);
     return st;
 }
 
@@ -129,7 +132,10 @@ status ranks_share_drafts(ranks *r, const draft_batch *b, err *e) {
     status st = gather_parcels(r, "a draft's results", TAG_DRAFTS, bytes, (u8 *)all, e);
     for (i64 i = 0; st == ST_OK && !self && i < guesses * (n - 1); i++)
         if (all[i] < 0) b->ids[i % guesses] = -1;
-    if (st == ST_OK) free(all);
+    if (st == ST_OK)
+        free(all);
+    else
+        hosts_leave(all);
     return st;
 }
 

@@ -19,12 +19,12 @@ void wire_begin(buf *to, job_kind kind, i64 a, i64 b) {
 
 typedef struct {
     i64 n, n_spans, n_out, n_masks, n_copies, top_most;
-    bool late_draw, draws, masks, keep, tops;
+    u8 late_draw, draws, masks, keep, tops; /* yes or no */
 } batch_head;
 
 typedef struct {
     i64 first, n, pos0, branch_from, n_pages, n_branch, n_media;
-    bool absorbed;
+    u8 absorbed;
 } span_head;
 
 static span_head span_head_of(const model_span *s) {
@@ -73,7 +73,7 @@ void wire_draws(buf *to, const model_batch *b, i64 vocab) {
 
 typedef struct {
     i64 first, n, pos0, n_pages;
-    bool guess, branches;
+    u8 guess, branches;
 } draft_head;
 
 static i64 draft_pages(const draft_span *s, i64 steps) {
@@ -124,6 +124,11 @@ static const void *take(wire_job *j, i64 n, size_t size) {
     return at;
 }
 
+/* Such that sums of two and products with a row's bytes do not wrap. */
+static bool is_count(i64 n) { return n >= 0 && n <= INT32_MAX; }
+/* Of things that each take a word at least. */
+static bool has_so_many(const wire_job *j, i64 n) { return n >= 0 && (u64)n <= j->bytes.len / sizeof(u64); }
+
 #define TAKE(j, to, n) (((to) = take(j, n, sizeof *(to))) != NULL)
 
 status wire_read(wire_job *j, err *e) {
@@ -136,39 +141,38 @@ status wire_read(wire_job *j, err *e) {
 
 static void *wire_room(void *old, i64 n, size_t size) {
     free(old);
-    return n >= 0 && n < INT32_MAX ? calloc((size_t)n + 1, size) : NULL;
+    return calloc((size_t)n + 1, size);
 }
 
 static bool read_spans(wire_job *j, i64 n) {
     for (i64 s = 0; s < n; s++) {
         const span_head *h;
         model_span *p = &j->spans[s];
-        if (!TAKE(j, h, 1)) return false;
+        if (!TAKE(j, h, 1) || !is_count(h->n) || !is_count(h->pos0) || !is_count(h->branch_from)) return false;
         *p = (model_span){.first = h->first,
                           .n = h->n,
                           .pos0 = h->pos0,
-                          .absorbed = h->absorbed,
+                          .absorbed = h->absorbed != 0,
                           .branch_from = h->branch_from,
                           .n_media = h->n_media};
         if (!TAKE(j, p->pages, h->n_pages) || !TAKE(j, p->branch, h->n_branch) || !TAKE(j, p->media, h->n_media))
             return false;
         if (!h->n_branch) p->branch = NULL;
-        if (p->n < 1 || p->pos0 < 0 || span_head_of(p).n_pages != h->n_pages || span_head_of(p).n_branch != h->n_branch)
-            return false;
+        if (p->n < 1 || span_head_of(p).n_pages != h->n_pages || span_head_of(p).n_branch != h->n_branch) return false;
     }
     return true;
 }
 
 status wire_read_batch(wire_job *j, model_batch *out, i64 vocab, err *e) {
     const batch_head *h;
-    if (!TAKE(j, h, 1)) return no_job(j, e);
+    if (!TAKE(j, h, 1) || !is_count(h->n_masks) || !has_so_many(j, h->n_spans)) return no_job(j, e);
     *out = (model_batch){.n = h->n,
                          .n_spans = h->n_spans,
                          .n_out = h->n_out,
                          .n_masks = h->n_masks,
                          .n_copies = h->n_copies,
                          .top_most = h->top_most,
-                         .late_draw = h->late_draw,
+                         .late_draw = h->late_draw != 0,
                          .reply = (int)(j->a & 1)};
     j->spans = wire_room(j->spans, h->n_spans, sizeof *j->spans);
     if (!j->spans) return err_nomem(e, "a step's spans", (u64)h->n_spans * sizeof *j->spans);
@@ -184,6 +188,7 @@ status wire_read_batch(wire_job *j, model_batch *out, i64 vocab, err *e) {
 
 status wire_read_draws(wire_job *j, model_batch *out, i64 vocab, err *e) {
     out->n_masks = j->b;
+    if (!is_count(j->b)) return no_job(j, e);
     if (!TAKE(j, out->draws, out->n_out) || (j->b && !TAKE(j, out->masks, mask_bits(out, vocab)))) return no_job(j, e);
     if (!j->b) out->masks = NULL;
     return ST_OK;
@@ -191,14 +196,15 @@ status wire_read_draws(wire_job *j, model_batch *out, i64 vocab, err *e) {
 
 status wire_read_drafts(wire_job *j, draft_batch *out, i64 topk, err *e) {
     *out = (draft_batch){.n_spans = j->a, .steps = j->b};
+    if (!has_so_many(j, j->a) || !is_count(j->b)) return no_job(j, e);
     j->draft_spans = wire_room(j->draft_spans, j->a, sizeof *j->draft_spans);
     if (!j->draft_spans) return err_nomem(e, "a draft's spans", (u64)j->a * sizeof *j->draft_spans);
     out->spans = j->draft_spans;
     for (i64 i = 0; i < j->a; i++) {
         const draft_head *h;
         draft_span *s = &j->draft_spans[i];
-        if (!TAKE(j, h, 1)) return no_job(j, e);
-        *s = (draft_span){.first = h->first, .n = h->n, .pos0 = h->pos0, .guess = h->guess};
+        if (!TAKE(j, h, 1) || !is_count(h->n) || !is_count(h->pos0)) return no_job(j, e);
+        *s = (draft_span){.first = h->first, .n = h->n, .pos0 = h->pos0, .guess = h->guess != 0};
         if (!TAKE(j, s->following, h->n) || !TAKE(j, s->pages, h->n_pages) || draft_pages(s, j->b) != h->n_pages ||
             (h->branches && !TAKE(j, s->branches, topk * BRANCH_PAGES)))
             return no_job(j, e);
@@ -213,6 +219,7 @@ status wire_read_pairs(wire_job *j, const kv_pair **pairs, i64 *n, err *e) {
 
 status wire_read_media(wire_job *j, const vision_input **items, i64 *n, i64 *from, err *e) {
     *n = j->a, *from = j->b;
+    if (!has_so_many(j, j->a)) return no_job(j, e);
     j->items = wire_room(j->items, *n, sizeof *j->items);
     if (!j->items) return err_nomem(e, "pictures", (u64)*n * sizeof *j->items);
     *items = j->items;
