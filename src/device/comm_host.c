@@ -237,7 +237,7 @@ static status host_comm_finish(comm *c, err *e) {
 }
 
 static void end_group(comm_group *g) {
-    comm_far_close(&g->far, atomic_load(&g->failed));
+    comm_far_close(g);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
     free(g);

@@ -60,7 +60,8 @@ static byte_range read_by(const comm_group *g, const comm_post *post, call_kind 
 }
 
 static bool grow(u8 **data, u64 *cap, u64 want) {
-    if (want <= *cap) return true;
+    if (*data && want <= *cap) return true;
+    if (!want) want = 1;
     u8 *more = realloc(*data, want);
     if (more) *data = more, *cap = want;
     return more != NULL;
@@ -134,10 +135,11 @@ status comm_fetch(comm_group *g, u64 number, call_kind kind, err *e) {
     return st;
 }
 
-void comm_far_close(comm_far *f, bool failed) {
-    if (failed) {
-        hosts_leave(f->in);
-        hosts_leave(f->out);
+void comm_far_close(comm_group *g) {
+    comm_far *f = &g->far;
+    if (g->hosts && atomic_load(&g->failed)) {
+        hosts_leave(g->hosts, f->in);
+        hosts_leave(g->hosts, f->out);
     } else {
         free(f->in);
         free(f->out);

@@ -70,6 +70,6 @@ static inline i64 reduce_part_from(i64 n, i64 ranks, i64 r) {
 /* comm_hosts.c: behind the posts of this process's ranks in call `number`, those of all others', with what is read of
  * them here. One of the threads calls it, while the others wait. */
 status comm_fetch(comm_group *g, u64 number, call_kind kind, err *e);
-void comm_far_close(comm_far *f, bool failed);
+void comm_far_close(comm_group *g);
 
 #endif

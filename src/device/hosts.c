@@ -24,6 +24,11 @@ typedef struct {
     char text[sizeof(((err *)0)->text)];
 } fault_text;
 
+typedef struct left_memory {
+    struct left_memory *next;
+    void *memory;
+} left_memory;
+
 struct hosts {
     const mpi_plugin *mpi;
     i64 self, n, here, place;
@@ -33,9 +38,10 @@ struct hosts {
     pthread_mutex_t calls; /* of MPI: one thread at a time */
     atomic_bool failed, over;
     atomic_ullong answered; /* a roll call: a bit a process */
-    pthread_mutex_t lock;   /* of why and counts */
+    pthread_mutex_t lock;   /* of why, counts and left */
     err why;
     hosts_counts counts;
+    left_memory *left;
     fault_text said, heard; /* faults, while MPI sends and receives them */
     pid_t parent;           /* mpirun, or its daemon on this host */
     bool watched;
@@ -280,11 +286,11 @@ static status exchange_piece(hosts *h, mpi_channel c, const char *what, i32 tag,
         pthread_mutex_lock(&h->calls);
         if (!at || in) {
             all[n] = (host_wait){.peer = p, .bytes = in, .tag = tag, .receives = true};
-            failed |= h->mpi->receive(c, p, (u8 *)with[p].in + at, (i64)in, &all[n++].m);
+            failed |= h->mpi->receive(c, p, in ? (u8 *)with[p].in + at : NULL, (i64)in, &all[n++].m);
         }
         if (!failed && (!at || out)) {
             all[n] = (host_wait){.peer = p, .bytes = out, .tag = tag};
-            failed |= h->mpi->send(c, p, tag, (const u8 *)with[p].out + at, (i64)out, &all[n++].m);
+            failed |= h->mpi->send(c, p, tag, out ? (const u8 *)with[p].out + at : NULL, (i64)out, &all[n++].m);
         }
         pthread_mutex_unlock(&h->calls);
         if (failed) return mpi_fails(h, what, p, e);
@@ -483,18 +489,13 @@ status hosts_open(hosts **out, i64 processes, f64 deadline_s, err *e) {
     return st;
 }
 
-void hosts_leave(void *memory) {
-    static struct left {
-        struct left *next;
-        void *memory;
-    } * all; /* so that who looks for leaks finds it */
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct left *l = memory ? malloc(sizeof *l) : NULL;
+void hosts_leave(hosts *h, void *memory) {
+    left_memory *l = memory ? malloc(sizeof *l) : NULL;
     if (!l) return;
-    pthread_mutex_lock(&lock);
-    *l = (struct left){all, memory};
-    all = l;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&h->lock);
+    *l = (left_memory){h->left, memory};
+    h->left = l;
+    pthread_mutex_unlock(&h->lock);
 }
 
 void hosts_close(hosts *h) {
@@ -504,8 +505,6 @@ void hosts_close(hosts *h) {
     if (atomic_load(&h->failed)) {
         for (const f64 until = now_s() + LEAVE_S; h->self && h->parent == getppid() && now_s() < until;)
             nanosleep(&(struct timespec){.tv_nsec = WATCH_MS * 1000000}, NULL);
-        hosts_leave(h->names);
-        hosts_leave(h);
         return;
     }
     if (h->mpi->end()) log_warn("MPI does not end: %s", h->mpi->why());

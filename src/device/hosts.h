@@ -21,11 +21,12 @@ enum { HOSTS_MOST = 64, HOST_NAME_MOST = 64 };
 status hosts_open(hosts **out, i64 processes, f64 deadline_s, err *e);
 /* The same with other means than MPI; `process` is told by its start(). For tests. */
 status hosts_open_with(hosts **out, const mpi_plugin *p, i64 processes, f64 deadline_s, err *e);
-/* Waits for the others to close, too, unless the group has failed. */
+/* Waits for the others to close, too, unless the group has failed: then h is not freed, which has what was left
+ * behind. */
 void hosts_close(hosts *h);
 /* Memory of an exchange that failed, into which a network may yet write (small messages are copied by calls of MPI, of
  * which there are none after a failure): it stays until the process ends, which is soon. NULL is allowed. */
-void hosts_leave(void *memory);
+void hosts_leave(hosts *h, void *memory);
 /* How many processes mpirun has started, this one among them; 1: it did not start it; 0: something did that does not
  * say how many, which MPI knows when it has started. */
 i64 hosts_started(void);

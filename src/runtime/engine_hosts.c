@@ -163,8 +163,8 @@ status engine_hosts_compare(const engine *g, const engine_options *o, err *e) {
         free(all);
         free(mine);
     } else {
-        hosts_leave(all);
-        hosts_leave(mine);
+        hosts_leave(g->hosts, all);
+        hosts_leave(g->hosts, mine);
     }
     return st;
 }

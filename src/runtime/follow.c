@@ -110,7 +110,7 @@ status ranks_share_results(ranks *r, const model_batch *b, err *e) {
     if (st == ST_OK)
         free(all);
     else
-        hosts_leave(all);
+        hosts_leave(r->hosts, all);
     return st;
 }
 
@@ -135,7 +135,7 @@ status ranks_share_drafts(ranks *r, const draft_batch *b, err *e) {
     if (st == ST_OK)
         free(all);
     else
-        hosts_leave(all);
+        hosts_leave(r->hosts, all);
     return st;
 }
 
