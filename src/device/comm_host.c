@@ -173,7 +173,7 @@ static void host_all_gather(comm *c, const void *mine, void *all, u64 bytes) {
     if (!begin(c, (comm_post){CALL_ALL_GATHER, bytes, 0, mine, 0, NULL, NULL})) return;
     for (i64 r = 0; r < c->ranks; r++) {
         u8 *to = (u8 *)all + (u64)r * bytes;
-        if (to != post_of(c, r)->data) memcpy(to, post_of(c, r)->data, bytes);
+        if (bytes && to != post_of(c, r)->data) memcpy(to, post_of(c, r)->data, bytes);
     }
     meet(host_of(c));
 }
@@ -218,7 +218,7 @@ static void host_columns_to_rows(comm *c, const void *columns, i64 n, const i64 
 
 static void host_broadcast(comm *c, void *x, u64 bytes, i64 root) {
     if (!begin(c, (comm_post){CALL_BROADCAST, bytes, root, x, 0, NULL, NULL})) return;
-    if (c->rank != root) memcpy(x, post_of(c, root)->data, bytes);
+    if (bytes && c->rank != root) memcpy(x, post_of(c, root)->data, bytes);
     meet(host_of(c));
 }
 

@@ -70,15 +70,30 @@ static const char *who(const hosts *h, i64 process, char out[WHO_MOST]) {
 
 /* ---- failing ---- */
 
-/* Keeps the first reason; false: there was one. */
-static bool keep_why(hosts *h, const err *why) {
+/* For calls of MPI; false: the group has failed, and there are none any more: who sees that may leave memory that MPI
+ * would have written to. With true: leave(). */
+static bool enter(hosts *h) {
+    pthread_mutex_lock(&h->calls);
+    if (!atomic_load(&h->failed)) return true;
+    pthread_mutex_unlock(&h->calls);
+    return false;
+}
+
+static void leave(hosts *h) { pthread_mutex_unlock(&h->calls); }
+
+/* Inside of enter(): the first reason. */
+static void keep_why(hosts *h, const err *why) {
     pthread_mutex_lock(&h->lock);
-    const bool first = !atomic_load(&h->failed);
-    if (first) h->why = *why;
+    h->why = *why;
     if (h->why.code == ST_OK) h->why.code = ST_DEVICE;
     atomic_store(&h->failed, true);
     pthread_mutex_unlock(&h->lock);
-    return first;
+}
+
+static void fail_silently(hosts *h, const err *why) {
+    if (!enter(h)) return;
+    keep_why(h, why);
+    leave(h);
 }
 
 static status why_of(hosts *h, err *e) {
@@ -90,7 +105,7 @@ static status why_of(hosts *h, err *e) {
 }
 
 /* Is a message under way done within FAULT_S? Messages of MPI_FAULTS are small: MPI takes them at once, or the other
- * side is gone. With `calls`. */
+ * side is gone. Inside of enter(). */
 static bool fault_done(hosts *h, mpi_message *m) {
     bool done = false;
     for (const f64 until = now_s() + FAULT_S; !done && now_s() < until;)
@@ -98,15 +113,16 @@ static bool fault_done(hosts *h, mpi_message *m) {
     return done;
 }
 
-/* The next message of MPI_FAULTS, if there is one; *of says from whom and what. */
-static bool hear(hosts *h, mpi_envelope *of) {
+/* The next message of MPI_FAULTS, if there is one; *of says from whom and what. MPI writes to memory that stays. */
+static bool hear(hosts *h, mpi_envelope *of, fault_text *text) {
     mpi_message m;
     bool there = false;
-    pthread_mutex_lock(&h->calls);
+    if (!enter(h)) return false;
     there = !h->mpi->probe(MPI_FAULTS, &there, of) && there && of->bytes <= (i64)sizeof h->heard &&
             !h->mpi->receive(MPI_FAULTS, of->peer, &h->heard, of->bytes, &m) && fault_done(h, &m);
     if (there && of->tag == TAG_CALL && !h->mpi->send(MPI_FAULTS, of->peer, TAG_HERE, NULL, 0, &m)) fault_done(h, &m);
-    pthread_mutex_unlock(&h->calls);
+    *text = h->heard; /* another thread may hear the next one there */
+    leave(h);
     return there;
 }
 
@@ -114,31 +130,30 @@ static bool hear(hosts *h, mpi_envelope *of) {
 static void hear_faults(hosts *h) {
     char name[WHO_MOST];
     mpi_envelope of;
+    fault_text heard;
     err why;
     if (h->parent && getppid() != h->parent) {
         err_set(&why, ST_DEVICE, "mpirun has ended, which has started %s", who(h, h->self, name));
-        keep_why(h, &why);
+        fail_silently(h, &why);
         return;
     }
-    while (hear(h, &of)) {
+    while (hear(h, &of, &heard)) {
         if (of.tag == TAG_HERE) atomic_fetch_or(&h->answered, (u64)1 << of.peer);
         if (of.tag != TAG_FAULT) continue;
-        h->heard.text[sizeof h->heard.text - 1] = 0;
-        err_set(&why, (status)h->heard.code, "%s", h->heard.text);
+        heard.text[sizeof heard.text - 1] = 0;
+        err_set(&why, (status)heard.code, "%s", heard.text);
         err_prefix(&why, "%s", who(h, of.peer, name));
-        keep_why(h, &why);
+        fail_silently(h, &why);
     }
 }
 
-/* To all others. */
+/* To all others. Inside of enter(). */
 static void send_all(hosts *h, i32 tag, const void *bytes, i64 n) {
     mpi_message m[HOSTS_MOST];
     bool sent[HOSTS_MOST];
-    pthread_mutex_lock(&h->calls);
     for (i64 p = 0; p < h->n; p++) sent[p] = p != h->self && !h->mpi->send(MPI_FAULTS, p, tag, bytes, n, &m[p]);
     for (i64 p = 0; p < h->n; p++)
         if (sent[p]) fault_done(h, &m[p]);
-    pthread_mutex_unlock(&h->calls);
 }
 
 static void say_fault(hosts *h, const err *why) {
@@ -148,7 +163,10 @@ static void say_fault(hosts *h, const err *why) {
 }
 
 void hosts_cancel(hosts *h, const err *why) {
-    if (keep_why(h, why)) say_fault(h, why);
+    if (!enter(h)) return;
+    say_fault(h, why);
+    keep_why(h, why);
+    leave(h);
 }
 
 status hosts_check(hosts *h, err *e) {
@@ -159,12 +177,14 @@ status hosts_check(hosts *h, err *e) {
 status hosts_roll_call(hosts *h, f64 seconds, err *e) {
     char name[WHO_MOST];
     err why;
-    if (atomic_load(&h->failed)) return why_of(h, e);
     const u64 all = h->n == HOSTS_MOST ? ~(u64)0 : ((u64)1 << h->n) - 1;
     atomic_store(&h->answered, (u64)1 << h->self);
+    if (!enter(h)) return why_of(h, e);
     send_all(h, TAG_CALL, NULL, 0);
+    leave(h);
     for (const f64 until = now_s() + seconds; atomic_load(&h->answered) != all && now_s() < until;) {
-        if (hosts_check(h, e) != ST_OK) return e->code;
+        const status st = hosts_check(h, e);
+        if (st != ST_OK) return st;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     for (i64 p = 0; p < h->n; p++) {
@@ -201,7 +221,9 @@ static void rest(f64 since) {
 static status mpi_fails(hosts *h, const char *what, i64 peer, err *e) {
     char name[WHO_MOST];
     err why;
+    if (!enter(h)) return why_of(h, e);
     err_set(&why, ST_DEVICE, "%s with %s: MPI: %s", what, who(h, peer, name), h->mpi->why());
+    leave(h);
     hosts_cancel(h, &why);
     return why_of(h, e);
 }
@@ -230,9 +252,9 @@ static status look_at_messages(hosts *h, const char *what, host_wait *all, i64 n
         host_wait *w = &all[i];
         mpi_envelope of = {0};
         if (w->done) continue;
-        pthread_mutex_lock(&h->calls);
+        if (!enter(h)) return why_of(h, e);
         const int failed = h->mpi->test(&w->m, &w->done, &of);
-        pthread_mutex_unlock(&h->calls);
+        leave(h);
         if (failed) return mpi_fails(h, what, w->peer, e);
         if (!w->done) *late = w->peer, ++*left;
         if (w->done && w->receives && (of.tag != w->tag || (u64)of.bytes != w->bytes))
@@ -283,7 +305,7 @@ static status exchange_piece(hosts *h, mpi_channel c, const char *what, i32 tag,
         if (p == h->self) continue;
         const u64 in = piece_of(with[p].in_bytes, at), out = piece_of(with[p].out_bytes, at);
         int failed = 0;
-        pthread_mutex_lock(&h->calls);
+        if (!enter(h)) return why_of(h, e);
         if (!at || in) {
             all[n] = (host_wait){.peer = p, .bytes = in, .tag = tag, .receives = true};
             failed |= h->mpi->receive(c, p, in ? (u8 *)with[p].in + at : NULL, (i64)in, &all[n++].m);
@@ -292,7 +314,7 @@ static status exchange_piece(hosts *h, mpi_channel c, const char *what, i32 tag,
             all[n] = (host_wait){.peer = p, .bytes = out, .tag = tag};
             failed |= h->mpi->send(c, p, tag, out ? (const u8 *)with[p].out + at : NULL, (i64)out, &all[n++].m);
         }
-        pthread_mutex_unlock(&h->calls);
+        leave(h);
         if (failed) return mpi_fails(h, what, p, e);
     }
     return wait_messages(h, what, all, n, deadline_s, stop, e);
@@ -363,9 +385,9 @@ status hosts_tell(hosts *h, const void *bytes, u64 n, err *e) {
                        (unsigned long long)n, MPI_BYTES_MAX);
     for (i64 p = 1; p < h->n; p++) {
         all[sent] = (host_wait){.peer = p, .bytes = n, .tag = TAG_JOB};
-        pthread_mutex_lock(&h->calls);
+        if (!enter(h)) return why_of(h, e);
         const int failed = h->mpi->send(MPI_CONTROL, p, TAG_JOB, bytes, (i64)n, &all[sent++].m);
-        pthread_mutex_unlock(&h->calls);
+        leave(h);
         if (failed) return mpi_fails(h, "the next step", p, e);
     }
     const status st = wait_messages(h, "the next step", all, sent, h->deadline_s, NULL, e);
@@ -382,21 +404,24 @@ status hosts_listen(hosts *h, buf *out, err *e) {
     mpi_envelope of;
     buf_clear(out);
     for (bool there = false; !there;) {
-        pthread_mutex_lock(&h->calls);
+        if (!enter(h)) return why_of(h, e);
         const int failed = h->mpi->probe(MPI_CONTROL, &there, &of);
-        pthread_mutex_unlock(&h->calls);
+        leave(h);
         if (failed) return mpi_fails(h, "the next step", 0, e);
-        if (atomic_load(&h->failed)) return why_of(h, e);
         if (!there) rest(since);
     }
     host_wait w = {.peer = of.peer, .bytes = (u64)of.bytes, .tag = TAG_JOB, .receives = true};
     if (!buf_reserve(out, (size_t)of.bytes)) return err_nomem(e, "a step's tables", (u64)of.bytes);
-    pthread_mutex_lock(&h->calls);
+    if (!enter(h)) return why_of(h, e);
     const int failed = h->mpi->receive(MPI_CONTROL, of.peer, out->data, of.bytes, &w.m);
-    pthread_mutex_unlock(&h->calls);
+    leave(h);
     if (failed) return mpi_fails(h, "the next step", 0, e);
     out->len = (size_t)of.bytes;
-    return wait_messages(h, "the next step", &w, 1, h->deadline_s, NULL, e);
+    const status st = wait_messages(h, "the next step", &w, 1, h->deadline_s, NULL, e);
+    if (st == ST_OK) return ST_OK;
+    hosts_leave(h, out->data);
+    *out = (buf){0};
+    return st;
 }
 
 /* ---- start and end ---- */
@@ -454,11 +479,12 @@ static status meet_others(hosts *h, err *e) {
     return st;
 }
 
-status hosts_open_with(hosts **out, const mpi_plugin *p, i64 processes, f64 deadline_s, err *e) {
+/* parent: of this process, which is to stay so; 0: any. */
+static status open_with(hosts **out, const mpi_plugin *p, i64 processes, f64 deadline_s, pid_t parent, err *e) {
     hosts *h = calloc(1, sizeof *h);
     *out = NULL;
     if (!h) return err_nomem(e, "the processes' group", sizeof *h);
-    h->mpi = p, h->deadline_s = deadline_s;
+    h->mpi = p, h->deadline_s = deadline_s, h->parent = parent;
     pthread_mutex_init(&h->calls, NULL);
     pthread_mutex_init(&h->lock, NULL);
     status st = p->start(&h->self, &h->n) ? err_set(e, ST_DEVICE, "MPI does not start: %s", p->why()) : ST_OK;
@@ -471,11 +497,16 @@ status hosts_open_with(hosts **out, const mpi_plugin *p, i64 processes, f64 dead
     if (st == ST_OK && !(h->watched = !pthread_create(&h->watcher, NULL, watch_hosts, h)))
         st = err_set(e, ST_NOMEM, "the thread that watches other processes");
     *out = h;
-    if (st != ST_OK) keep_why(h, e);
+    if (st != ST_OK) fail_silently(h, e);
     return st;
 }
 
+status hosts_open_with(hosts **out, const mpi_plugin *p, i64 processes, f64 deadline_s, err *e) {
+    return open_with(out, p, processes, deadline_s, 0, e);
+}
+
 status hosts_open(hosts **out, i64 processes, f64 deadline_s, err *e) {
+    const pid_t parent = getppid();
     const mpi_plugin *p;
     *out = NULL;
     if (hosts_started() && hosts_started() != processes)
@@ -484,9 +515,7 @@ status hosts_open(hosts **out, i64 processes, f64 deadline_s, err *e) {
                        "moonlet ...",
                        (long long)processes, (long long)hosts_started(), (long long)processes);
     status st = load_plugin(&p, e);
-    if (st == ST_OK) st = hosts_open_with(out, p, processes, deadline_s, e);
-    if (*out) (*out)->parent = getppid();
-    return st;
+    return st == ST_OK ? open_with(out, p, processes, deadline_s, parent, e) : st;
 }
 
 void hosts_leave(hosts *h, void *memory) {
