@@ -1,5 +1,5 @@
 /* What one process tells another to compute: any bytes are read as a job, and all that was accepted is looked at. */
-#include "wire_reader.h"
+#include "tests/lib/wire_reader.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);

@@ -16,7 +16,8 @@ typedef struct {
 } process;
 
 /* Groups that have failed are not freed: who looks for leaks finds them here. */
-static hosts *volatile kept[64];
+enum { KEPT = 256 };
+static hosts *volatile kept[KEPT];
 static atomic_int n_kept;
 
 static void *run_process(void *arg) {
@@ -27,7 +28,7 @@ static void *run_process(void *arg) {
         fail_msg("%s", e.text);
     hosts_name_ranks(h, 2);
     p->body(h, p->ud);
-    kept[atomic_fetch_add(&n_kept, 1) % 64] = hosts_check(h, NULL) == ST_OK ? NULL : h;
+    kept[atomic_fetch_add(&n_kept, 1) % KEPT] = hosts_check(h, NULL) == ST_OK ? NULL : h;
     hosts_close(h);
     return NULL;
 }
@@ -41,6 +42,20 @@ static void on_processes(i64 n, f64 deadline_s, process_body body, void *ud) {
         assert_int_equal(pthread_create(&id[p], NULL, run_process, &all[p]), 0);
     }
     for (i64 p = 0; p < n; p++) pthread_join(id[p], NULL);
+}
+
+/* A second thread of a process. */
+typedef struct {
+    hosts *h;
+    i64 calls; /* of MPI when it saw that the group has failed */
+    err e;
+} beside;
+
+static void *look_beside(void *arg) {
+    beside *b = arg;
+    while (hosts_check(b->h, &b->e) == ST_OK) continue;
+    b->calls = atomic_load(&fake_mpi.calls[hosts_self(b->h)]);
+    return NULL;
 }
 
 static u8 byte_of(i64 from, i64 to, i64 i) { return (u8)(from * 31 + to * 7 + i * 13 + 5); }
@@ -95,18 +110,46 @@ static void share_body(hosts *h, void *ud) {
     assert_int_equal(hosts_agree(h, ST_OK, &e), ST_OK);
 }
 
+/* Whoever fails, all of them too: the first of them is everybody's reason. */
+static void agree_body(hosts *h, void *ud) {
+    const i64 n = hosts_count(h), self = hosts_self(h);
+    char text[64];
+    (void)ud;
+    for (i64 failing = 1; failing < 1 << n; failing++) {
+        const i64 first = __builtin_ctzll((u64)failing);
+        err e = {0};
+        const status own =
+            failing >> self & 1 ? err_set(&e, self % 2 ? ST_IO : ST_NOMEM, "it is %lld", (long long)self) : ST_OK;
+        assert_int_equal(hosts_agree(h, own, &e), first % 2 ? ST_IO : ST_NOMEM);
+        assert_int_equal(e.code, first % 2 ? ST_IO : ST_NOMEM);
+        if (self == first) {
+            snprintf(text, sizeof text, "it is %lld", (long long)first);
+            assert_string_equal(e.text, text);
+        } else {
+            snprintf(text, sizeof text, "process %lld (", (long long)first);
+            assert_int_equal(strncmp(e.text, text, strlen(text)), 0);
+            snprintf(text, sizeof text, ", ranks %lld to %lld): it is %lld", (long long)first * 2,
+                     (long long)first * 2 + 1, (long long)first);
+            assert_non_null(strstr(e.text, text));
+        }
+    }
+    assert_int_equal(hosts_agree(h, self == 1 ? ST_IO : ST_OK, NULL), ST_IO);
+    assert_int_equal(hosts_check(h, NULL), ST_OK);
+}
+
 static void all_learn_of_all(void **state) {
     (void)state;
     for (i64 n = 2; n <= FAKE_PROCESSES; n++) on_processes(n, 60, share_body, NULL);
+    on_processes(3, 60, agree_body, NULL);
 }
 
 static void tell_body(hosts *h, void *ud) {
-    static const u64 sizes[] = {1, 24, FAKE_EAGER + 1, 5000000, 8};
+    static const u64 sizes[] = {1, 24, FAKE_EAGER + 1, 0, 5000000, 8, 0};
     buf heard = {0};
     err e;
     (void)ud;
     for (size_t s = 0; s < COUNT_OF(sizes); s++) {
-        u8 *bytes = malloc(sizes[s]);
+        u8 *bytes = malloc(sizes[s] + 1);
         for (u64 i = 0; i < sizes[s]; i++) bytes[i] = byte_of((i64)s, 1, (i64)i);
         if (hosts_self(h) == 0) {
             assert_int_equal(hosts_tell(h, bytes, sizes[s], &e), ST_OK);
@@ -114,7 +157,7 @@ static void tell_body(hosts *h, void *ud) {
             usleep(hosts_self(h) == 2 ? 20000 : 0);
             assert_int_equal(hosts_listen(h, &heard, &e), ST_OK);
             assert_int_equal(heard.len, sizes[s]);
-            assert_memory_equal(heard.data, bytes, sizes[s]);
+            if (sizes[s]) assert_memory_equal(heard.data, bytes, sizes[s]);
         }
         free(bytes);
     }
@@ -187,6 +230,132 @@ static void all_learn_of_a_failure(void **state) {
     on_processes(3, 30, cancel_body, NULL);
 }
 
+/* Several fail at a time: each keeps one reason, whole, with the name of whose it is. */
+static void several_body(hosts *h, void *ud) {
+    const i64 self = hosts_self(h);
+    beside all[3];
+    pthread_t id[3];
+    err own = {.code = ST_DEVICE};
+    (void)ud;
+    memset(own.text, 'a' + (int)self, 400);
+    for (int i = 0; i < 3; i++) {
+        all[i] = (beside){.h = h};
+        assert_int_equal(pthread_create(&id[i], NULL, look_beside, &all[i]), 0);
+    }
+    usleep(3000);
+    if (self) hosts_cancel(h, &own);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(id[i], NULL);
+        const char *at = strstr(all[i].e.text, "): ");
+        const i64 from = at ? all[i].e.text[strlen("process ")] - '0' : self;
+        at = at ? at + 3 : all[i].e.text;
+        assert_true(at == all[i].e.text || strncmp(all[i].e.text, "process ", 8) == 0);
+        assert_int_equal(strlen(at), 400);
+        for (int k = 0; k < 400; k++) assert_int_equal(at[k], 'a' + from);
+    }
+}
+
+static void each_reason_is_whole(void **state) {
+    (void)state;
+    for (int round = 0; round < 4; round++) on_processes(4, 30, several_body, NULL);
+}
+
+/* Who sees that the group has failed may end the memory that MPI would have written to. */
+static void quiet_body(hosts *h, void *ud) {
+    beside b = {.h = h};
+    pthread_t id;
+    host_parcel with[HOSTS_MOST] = {0};
+    err e;
+    (void)ud;
+    assert_int_equal(pthread_create(&id, NULL, look_beside, &b), 0);
+    usleep(2000);
+    if (hosts_self(h) == 1) hosts_cancel(h, &(err){ST_DEVICE, "its device is gone"});
+    pthread_join(id, NULL);
+    assert_int_equal(hosts_exchange(h, "a test", 1, with, NULL, &e), ST_DEVICE);
+    assert_int_equal(hosts_tell(h, "", 1, &e), ST_DEVICE);
+    assert_int_equal(hosts_roll_call(h, 1, &e), ST_DEVICE);
+    hosts_cancel(h, &(err){ST_IO, "a later reason"});
+    usleep(2000);
+    assert_int_equal(atomic_load(&fake_mpi.calls[hosts_self(h)]), b.calls);
+}
+
+static void a_failed_group_calls_no_mpi(void **state) {
+    (void)state;
+    for (int round = 0; round < 4; round++) on_processes(4, 30, quiet_body, NULL);
+}
+
+/* A large message is under way to who listens when the group ends: its memory stays. */
+static void under_way_body(hosts *h, void *ud) {
+    static u8 bytes[100 * FAKE_EAGER];
+    buf heard = {0};
+    err e;
+    (void)ud;
+    if (!hosts_self(h)) fake_set(&fake_mpi.held, true);
+    if (!hosts_self(h)) assert_int_equal(hosts_tell(h, bytes, sizeof bytes, &e), ST_DEVICE);
+    if (hosts_self(h) == 1) {
+        assert_int_equal(hosts_listen(h, &heard, &e), ST_DEVICE);
+        assert_true(strstr(e.text, "its device is gone") && !heard.data);
+    }
+    if (hosts_self(h) == 2) {
+        usleep(20000);
+        hosts_cancel(h, &(err){ST_DEVICE, "its device is gone"});
+    }
+    buf_free(&heard);
+}
+
+static void what_is_under_way_stays(void **state) {
+    (void)state;
+    on_processes(3, 30, under_way_body, NULL);
+    fake_mpi_let_go();
+}
+
+/* MPI itself refuses, in process 1. */
+static void mpi_body(hosts *h, void *ud) {
+    host_parcel with[HOSTS_MOST] = {0};
+    buf heard = {0};
+    err e = {0};
+    status st;
+    if (hosts_self(h) == 1) fake_set(&fake_mpi.fails[1], true);
+    if (*(const bool *)ud)
+        st = hosts_exchange(h, "a test", 1, with, NULL, &e);
+    else
+        st = hosts_self(h) ? hosts_listen(h, &heard, &e) : hosts_tell(h, "x", 1, &e);
+    if (hosts_self(h) == 1) {
+        fails_with(h, st, &e, *(const bool *)ud ? "a test with process 0 (" : "the next step with process 0 (");
+        assert_non_null(strstr(e.text, "MPI: a message is too long"));
+    } else if (st != ST_OK) { /* it learns of it by its own deadline at the latest */
+        assert_non_null(strstr(e.text, "process 1 ("));
+    }
+    buf_free(&heard);
+}
+
+static void mpi_fails(void **state) {
+    (void)state;
+    for (int exchange = 0; exchange < 2; exchange++) on_processes(2, 0.3, mpi_body, &(bool){exchange});
+}
+
+/* Roll calls are answered by who listens, computes or waits in an exchange. */
+static void busy_body(hosts *h, void *ud) {
+    host_parcel with[HOSTS_MOST] = {0};
+    buf heard = {0};
+    err e;
+    (void)ud;
+    if (!hosts_self(h)) {
+        for (int i = 0; i < 3; i++) assert_int_equal(hosts_roll_call(h, 10, &e), ST_OK);
+        assert_int_equal(hosts_tell(h, "x", 1, &e), ST_OK);
+    } else {
+        assert_int_equal(hosts_listen(h, &heard, &e), ST_OK);
+    }
+    if (hosts_self(h) == 1) assert_int_equal(hosts_roll_call(h, 10, &e), ST_OK);
+    assert_int_equal(hosts_exchange(h, "a test", 1, with, NULL, &e), ST_OK);
+    buf_free(&heard);
+}
+
+static void who_is_busy_answers(void **state) {
+    (void)state;
+    on_processes(3, 30, busy_body, NULL);
+}
+
 static void stop_body(hosts *h, void *ud) {
     host_parcel with[HOSTS_MOST] = {0};
     atomic_bool stop = true;
@@ -232,7 +401,7 @@ static void refusals(void **state) {
     fake_mpi_start(3);
     assert_int_equal(hosts_open_with(&h, &fake_processes[0], 2, 1, &e), ST_INPUT);
     assert_true(strstr(e.text, "--nnodes 2, and mpirun has started 3") != NULL);
-    kept[0] = h;
+    kept[atomic_fetch_add(&n_kept, 1) % KEPT] = h;
     hosts_close(h);
     unsetenv("OMPI_COMM_WORLD_SIZE");
     unsetenv("PMI_SIZE");
@@ -252,6 +421,9 @@ int main(void) {
         cmocka_unit_test(who_listens_hears_in_order),   cmocka_unit_test(one_goes_astray),
         cmocka_unit_test(all_learn_of_a_failure),       cmocka_unit_test(a_wait_can_be_stopped),
         cmocka_unit_test(who_does_not_answer_is_named), cmocka_unit_test(refusals),
+        cmocka_unit_test(each_reason_is_whole),         cmocka_unit_test(a_failed_group_calls_no_mpi),
+        cmocka_unit_test(what_is_under_way_stays),      cmocka_unit_test(mpi_fails),
+        cmocka_unit_test(who_is_busy_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,6 +203,14 @@ static void hostile_bytes(const buf *bytes) {
             e.text[0] = 0;
             if (wire_read_any(other, bytes->len, OUTS, &sum, &e) != ST_OK) assert_true(e.text[0]);
         }
+    /* a little more or less, in each byte: counts that nearly fit */
+    for (size_t at = 0; at < all; at++)
+        for (int by = -1; by < 2; by += 2) {
+            memcpy(other, bytes->data, bytes->len);
+            other[at] = (u8)(other[at] + by);
+            e.text[0] = 0;
+            if (wire_read_any(other, bytes->len, OUTS, &sum, &e) != ST_OK) assert_true(e.text[0]);
+        }
     free(other);
 }
 
@@ -225,12 +233,160 @@ static void other_bytes_are_refused(void **state) {
     buf_free(&bytes);
 }
 
+/* ---- at random ---- */
+
+enum { SPANS_MOST = 5, BATCHES = 400 };
+
+static u64 drawn_state;
+static i64 drawn(i64 below) {
+    drawn_state = drawn_state * 6364136223846793005u + 1442695040888963407u;
+    return (i64)(drawn_state >> 33) % below;
+}
+
+static void fill(void *x, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) ((u8 *)x)[i] = (u8)drawn(256);
+}
+
+/* What a batch of any kind may have, in memory of its own. */
+typedef struct {
+    i32 ids[ROWS], outs[ROWS], tops[ROWS], next[ROWS], pages[SPANS_MOST][8], branch[SPANS_MOST][8];
+    sample_row draws[ROWS];
+    u64 masks[ROWS * WORDS];
+    bool keep[ROWS];
+    model_media media[SPANS_MOST][3];
+    kv_pair copies[9];
+    model_span spans[SPANS_MOST];
+} batch_room;
+
+static void random_spans(batch_room *m, model_batch *b) {
+    i64 first = 0;
+    b->n_spans = drawn(SPANS_MOST + 1), b->spans = m->spans;
+    for (i64 s = 0; s < b->n_spans; s++) {
+        m->spans[s] = (model_span){.first = first,
+                                   .n = 1 + drawn(20),
+                                   .pos0 = drawn(400),
+                                   .pages = m->pages[s],
+                                   .absorbed = drawn(2),
+                                   .n_media = drawn(4),
+                                   .media = m->media[s]};
+        first += m->spans[s].n;
+        if (drawn(2)) m->spans[s].branch = m->branch[s], m->spans[s].branch_from = drawn(9);
+    }
+    b->n = first;
+}
+
+static model_batch random_batch(batch_room *m) {
+    model_batch b = {.ids = m->ids, .out_rows = m->outs, .copies = m->copies};
+    fill(m->ids, sizeof m->ids);
+    fill(m->outs, sizeof m->outs);
+    fill(m->tops, sizeof m->tops);
+    fill(m->next, sizeof m->next);
+    fill(m->pages, sizeof m->pages);
+    fill(m->branch, sizeof m->branch);
+    fill(m->draws, sizeof m->draws);
+    fill(m->masks, sizeof m->masks);
+    fill(m->media, sizeof m->media);
+    fill(m->copies, sizeof m->copies);
+    for (int i = 0; i < ROWS; i++) m->keep[i] = drawn(2);
+    random_spans(m, &b);
+    b.n_out = drawn(ROWS), b.n_copies = drawn(10), b.reply = (int)drawn(2);
+    if (drawn(4)) b.draws = m->draws, b.late_draw = drawn(2);
+    if (b.draws && drawn(2)) b.masks = m->masks, b.n_masks = 1 + drawn(ROWS);
+    if (b.draws && drawn(2)) b.keep = m->keep;
+    if (b.draws && drawn(2)) b.tops = m->tops, b.next = m->next, b.top_most = drawn(21);
+    return b;
+}
+
+/* Both there with the same bytes, or neither. */
+static void same_array(const void *a, const void *b, size_t bytes) {
+    assert_int_equal(a != NULL, b != NULL);
+    if (a && bytes) assert_memory_equal(a, b, bytes);
+}
+
+static void same_batch(const model_batch *a, const model_batch *b, size_t words) {
+    const size_t outs_n = (size_t)a->n_out;
+    assert_true(a->n == b->n && a->n_out == b->n_out && a->n_masks == b->n_masks && a->n_copies == b->n_copies);
+    assert_true(a->top_most == b->top_most && a->late_draw == b->late_draw && a->reply == b->reply);
+    same_array(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
+    same_array(a->out_rows, b->out_rows, outs_n * sizeof *a->out_rows);
+    same_array(a->draws, b->draws, outs_n * sizeof *a->draws);
+    same_array(a->masks, b->masks, a->late_draw ? 0 : (size_t)a->n_masks * words * sizeof *a->masks);
+    same_array(a->keep, b->keep, outs_n * sizeof *a->keep);
+    same_array(a->tops, b->tops, outs_n * sizeof *a->tops);
+    same_array(a->next, b->next, outs_n * sizeof *a->next);
+    same_array(a->copies, b->copies, (size_t)a->n_copies * sizeof *a->copies);
+    assert_int_equal(a->n_spans, b->n_spans);
+    for (i64 i = 0; i < a->n_spans; i++) {
+        const model_span *s = &a->spans[i], *t = &b->spans[i];
+        assert_true(s->first == t->first && s->n == t->n && s->pos0 == t->pos0 && s->absorbed == t->absorbed);
+        for (i64 p = 0; p < ceil_div(s->pos0 + s->n, KV_PAGE); p++) assert_int_equal(span_page(s, p), span_page(t, p));
+        assert_int_equal(s->n_media, t->n_media);
+        same_array(s->media, t->media, (size_t)s->n_media * sizeof *s->media);
+    }
+}
+
+/* One reader for all, as a process has it; vocabularies that fill words and that do not. */
+static void batches_of_every_kind(void **state) {
+    static const i64 vocabs[] = {1, 63, 64, 65, 127, 128, 999, WIRE_VOCAB};
+    static batch_room room;
+    wire_job j = {0}, of_draws = {0};
+    buf bytes = {0};
+    (void)state;
+    drawn_state = 7;
+    for (int i = 0; i < BATCHES; i++) {
+        const i64 vocab = vocabs[drawn(COUNT_OF(vocabs))];
+        const size_t words = (size_t)(vocab + 63) / 64;
+        const model_batch b = random_batch(&room);
+        model_batch got;
+        err e;
+        wire_batch(&bytes, &b, vocab);
+        buf_free(&j.bytes);
+        j.bytes = wire_exactly(bytes.data, bytes.len);
+        if (wire_read(&j, &e) != ST_OK || wire_read_batch(&j, &got, vocab, &e) != ST_OK) fail_msg("%s", e.text);
+        assert_true(j.kind == JOB_QUEUE && j.at == bytes.len);
+        same_batch(&b, &got, words);
+        if (!b.late_draw) continue;
+        wire_draws(&bytes, &b, vocab);
+        buf_free(&of_draws.bytes);
+        of_draws.bytes = wire_exactly(bytes.data, bytes.len);
+        if (wire_read(&of_draws, &e) != ST_OK || wire_read_draws(&of_draws, &got, vocab, &e) != ST_OK)
+            fail_msg("%s", e.text);
+        assert_true(of_draws.kind == JOB_DRAW && of_draws.a == b.reply && of_draws.at == bytes.len);
+        same_batch(&b, &got, words);
+        same_array(b.masks, got.masks, (size_t)b.n_masks * words * sizeof *b.masks);
+    }
+    wire_free(&j);
+    wire_free(&of_draws);
+    buf_free(&bytes);
+}
+
+/* Bytes that somebody has changed anywhere: read within their bounds. */
+static void random_damage(void **state) {
+    static batch_room room;
+    buf bytes = {0};
+    u64 sum = 0;
+    err e;
+    (void)state;
+    drawn_state = 11;
+    for (int i = 0; i < BATCHES; i++) {
+        const model_batch b = random_batch(&room);
+        wire_batch(&bytes, &b, WIRE_VOCAB);
+        for (int k = 0; k < 10; k++) {
+            /* most of it where heads are */
+            const size_t below = bytes.len < 400 || drawn(3) == 0 ? bytes.len : 400, at = (size_t)drawn((i64)below);
+            bytes.data[at] = (char)(drawn(2) ? drawn(256) : bytes.data[at] + 1);
+            e.text[0] = 0;
+            if (wire_read_any((const u8 *)bytes.data, bytes.len, OUTS, &sum, &e) != ST_OK) assert_true(e.text[0]);
+        }
+    }
+    buf_free(&bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_arrives),
-        cmocka_unit_test(what_is_not_there_stays_away),
-        cmocka_unit_test(drafts_copies_and_pictures),
-        cmocka_unit_test(other_bytes_are_refused),
+        cmocka_unit_test(every_field_arrives),        cmocka_unit_test(what_is_not_there_stays_away),
+        cmocka_unit_test(drafts_copies_and_pictures), cmocka_unit_test(other_bytes_are_refused),
+        cmocka_unit_test(batches_of_every_kind),      cmocka_unit_test(random_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
