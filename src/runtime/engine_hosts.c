@@ -103,6 +103,8 @@ static void put_options(buf *b, const engine_options *o) {
         buf_fmt(b, "%s=%lld\n", numbers[i].name, (long long)numbers[i].value);
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         buf_fmt(b, "%s=%s\n", texts[i].name, texts[i].value ? texts[i].value : "its default");
+    buf_fmt(b, "--numa-node=%s\n", o->numa_node ? "given" : "not given");
+    buf_fmt(b, "--dist-timeout=%.9g\n", o->dist_timeout);
     buf_fmt(b, "--mem-fraction-static=%.9g\n", o->mem_fraction);
     for (int i = 0; i < o->n_overrides; i++) buf_fmt(b, "--override=%s\n", o->overrides[i]);
 }

@@ -234,6 +234,34 @@ status ranks_divide_kv(ranks *r, i64 kv_ranks, err *e) {
     return ST_OK;
 }
 
+/* Of the ranks of this process. */
+static status each_here(ranks *r, rank_fn fn, void *ud, err *e) {
+    rank_threads *t = r->threads;
+    if (!t || !t->n) {
+        if (r->n == 1) return fn(&r->of[0], ud, e);
+        run_on(&r->of[0], fn, ud);
+    } else {
+        t->fn = fn, t->ud = ud;
+        atomic_store(&t->spin_s, r->spin_s);
+        atomic_store(&t->busy, t->n);
+        pthread_mutex_lock(&t->lock);
+        atomic_fetch_add(&t->job, 1);
+        pthread_cond_broadcast(&t->work);
+        pthread_mutex_unlock(&t->lock);
+        if (t->n < r->held) run_on(&r->of[0], fn, ud);
+        await(t, all_rest, 0, &t->rest);
+    }
+    err first = {0};
+    for (i64 i = 0; i < r->held; i++) {
+        err *own = &r->of[i].failure;
+        if (own->code != ST_OK && (first.code == ST_OK || first.code == ST_CANCELLED)) first = *own;
+        if (r->n == 1) *own = (err){0}; /* it may well do what it is asked next */
+    }
+    if (first.code != ST_OK && e) *e = first;
+    if (first.code != ST_OK) return first.code;
+    return r->of[0].comm ? r->of[0].comm->finish(r->of[0].comm, e) : ST_OK;
+}
+
 /* What ranks of this process have under way ends: also what GPUs wait for, where another process has failed. */
 static void cancel_here(ranks *r, const err *why) {
     for (i64 i = 0; i < r->held; i++) {
@@ -241,6 +269,16 @@ static void cancel_here(ranks *r, const err *why) {
         if (k->comm) k->comm->cancel(k->comm, why);
         if (k->data && k->data != k->comm) k->data->cancel(k->data, why);
     }
+}
+
+/* All processes have nothing under way any more. One that does not come is waited for no longer than for a step. */
+static status meet_at_end(ranks *r) {
+    const host_parcel none[HOSTS_MOST] = {0};
+    err e;
+    if (hosts_check(r->hosts, &e) != ST_OK) return e.code; /* known already */
+    const status st = hosts_exchange(r->hosts, "the end", MPI_TAG_MAX - 3, none, NULL, &e);
+    if (st != ST_OK && !hosts_self(r->hosts)) log_warn("%s", e.text);
+    return st;
 }
 
 /* Nobody's memory ends while another rank's GPU may write there. */
@@ -269,8 +307,9 @@ void ranks_close(ranks *r) {
     if (!r->of) return;
     if (r->hosts && hosts_check(r->hosts, &e) != ST_OK) cancel_here(r, &e);
     if (r->held == 1 || (r->threads && r->threads->n >= r->held - 1)) {
-        ranks_each(r, settle_rank, NULL, &e);
-        ranks_each(r, close_rank, NULL, &e);
+        each_here(r, settle_rank, NULL, &e);
+        if (r->hosts && meet_at_end(r) != ST_OK && hosts_check(r->hosts, &e) != ST_OK) cancel_here(r, &e);
+        each_here(r, close_rank, NULL, &e);
     }
     stop_threads(r->threads);
     buf_free(&r->told);
@@ -282,34 +321,6 @@ void ranks_close(ranks *r) {
     }
     free(r->of);
     *r = (ranks){0};
-}
-
-/* Of the ranks of this process. */
-static status each_here(ranks *r, rank_fn fn, void *ud, err *e) {
-    rank_threads *t = r->threads;
-    if (!t || !t->n) {
-        if (r->n == 1) return fn(&r->of[0], ud, e);
-        run_on(&r->of[0], fn, ud);
-    } else {
-        t->fn = fn, t->ud = ud;
-        atomic_store(&t->spin_s, r->spin_s);
-        atomic_store(&t->busy, t->n);
-        pthread_mutex_lock(&t->lock);
-        atomic_fetch_add(&t->job, 1);
-        pthread_cond_broadcast(&t->work);
-        pthread_mutex_unlock(&t->lock);
-        if (t->n < r->held) run_on(&r->of[0], fn, ud);
-        await(t, all_rest, 0, &t->rest);
-    }
-    err first = {0};
-    for (i64 i = 0; i < r->held; i++) {
-        err *own = &r->of[i].failure;
-        if (own->code != ST_OK && (first.code == ST_OK || first.code == ST_CANCELLED)) first = *own;
-        if (r->n == 1) *own = (err){0}; /* it may well do what it is asked next */
-    }
-    if (first.code != ST_OK && e) *e = first;
-    if (first.code != ST_OK) return first.code;
-    return r->of[0].comm ? r->of[0].comm->finish(r->of[0].comm, e) : ST_OK;
 }
 
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {

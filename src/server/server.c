@@ -14,9 +14,11 @@
 
 static sem_t signalled;
 static atomic_int n_signals;
+static atomic_bool by_parent; /* one was the parent's, as mpirun's is, which ends all processes where one has ended */
 
-static void on_signal(int sig) {
-    (void)sig;
+static void on_signal(int sig, siginfo_t *info, void *unused) {
+    (void)sig, (void)unused;
+    if (info->si_code == SI_USER && info->si_pid == getppid()) atomic_store(&by_parent, true);
     if (atomic_fetch_add(&n_signals, 1) >= 2) _exit(1);
     sem_post(&signalled);
 }
@@ -24,7 +26,8 @@ static void on_signal(int sig) {
 static void catch_signals(void) {
     sem_init(&signalled, 0, 0);
     atomic_store(&n_signals, 0);
-    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    atomic_store(&by_parent, false);
+    struct sigaction a = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
 }
@@ -205,11 +208,14 @@ static void end_if_hung(const server *s) {
 static void limit_close(const server *s, bool hurry) {
     enum { CLOSE_S = 30 };
     bool gpu = engine_on_gpu(s->engine);
-    if (!gpu && !hurry) return;
+    if (!gpu && !hurry && engine_processes(s->engine) < 2) return;
     unsigned limit = gpu && s->o.watchdog_s < CLOSE_S ? (unsigned)s->o.watchdog_s + 1 : CLOSE_S;
     snprintf(last_words, sizeof last_words,
              "warning: moonlet serve: %s has not let go for %u s: it hangs, the server ends\n",
-             gpu ? engine_ops(s->engine)->name : "a step or a request that is being read", limit);
+             gpu                               ? engine_ops(s->engine)->name
+             : engine_processes(s->engine) > 1 ? "another process, a step or a request that is being read"
+                                               : "a step or a request that is being read",
+             limit);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
     alarm(limit);
 }
@@ -232,7 +238,7 @@ static void say_hosts(const server *s) {
 
 /* New requests are refused; running ones end, or a second signal or the time ends the wait. */
 static status drain(server *s, err *e) {
-    const status st = engine_roll_call(s->engine, ANSWER_S, e);
+    const status st = atomic_load(&by_parent) ? engine_roll_call(s->engine, ANSWER_S, e) : ST_OK;
     atomic_store(&s->draining, true);
     http_quiesce(s->http);
     constraint_cache_stop(s->constraints); /* what is compiled now would be refused then */

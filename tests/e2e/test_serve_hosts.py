@@ -158,6 +158,25 @@ def test_mpirun_is_killed():
     assert "mpirun has ended" in read, read[-500:]
 
 
+def test_one_that_stands_still_does_not_stop_the_end():
+    """Nor does one that was still for a moment make an end of others' answers."""
+    server = Hosts("--dist-timeout", "2", *NO_DRAFTS)
+    os.kill(server.pids[1], signal.SIGSTOP)
+    os.kill(server.pids[0], signal.SIGTERM)
+    began = time.monotonic()
+    assert server.process.wait(60 * SLOW) != 0
+    assert time.monotonic() - began < 30 * SLOW
+    server.reader.join(5)
+    assert ", rank 1) did not come to the end within 2 s" in "".join(server.log)
+    wait_until(lambda: gone(server.pids))
+    server = Hosts(*NO_DRAFTS)
+    os.kill(server.pids[1], signal.SIGSTOP)
+    os.kill(server.pids[0], signal.SIGTERM)
+    time.sleep(1)
+    os.kill(server.pids[1], signal.SIGCONT)
+    assert server.process.wait(60 * SLOW) == 0
+
+
 def refused(command, env=None):
     r = subprocess.run(command, capture_output=True, text=True, timeout=60 * SLOW, env={**os.environ, **(env or {})})
     assert r.returncode != 0, r.stdout
