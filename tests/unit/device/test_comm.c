@@ -4,84 +4,23 @@
 #include "unit.h"
 
 #include "base/log.h"
-#include "device/comm.h"
-#include "device/hosts.h"
-#include "fake_mpi.h"
-#include <pthread.h>
+#include "rank_processes.h"
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { RANKS_MOST = 8 };
-
-typedef void (*rank_body)(comm *c, void *ud);
-typedef struct {
-    comm *c;
-    rank_body body;
-    void *ud;
-} rank_thread;
-
-static void *run_rank(void *arg) {
-    rank_thread *t = arg;
-    t->body(t->c, t->ud);
-    return NULL;
-}
-
 static i64 processes = 1;
-/* Groups that have failed are not freed: who looks for leaks finds them here. */
-static hosts *volatile failed_groups[64];
-static int n_failed;
 
-typedef struct {
-    i64 process;
-    f64 deadline_s;
-    hosts *h;
-} process_thread;
-
-static void *open_process(void *arg) {
-    process_thread *p = arg;
-    err e;
-    if (hosts_open_with(&p->h, &fake_processes[p->process], processes, p->deadline_s, &e) != ST_OK)
-        fail_msg("%s", e.text);
-    return NULL;
-}
-
-/* The ranks' ends, in `processes` processes. */
-static void open_ends(comm **all, process_thread *p, i64 ranks, f64 deadline_s) {
-    pthread_t id[FAKE_PROCESSES];
-    err e;
-    if (processes == 1) {
-        assert_int_equal(comm_host_open(all, ranks, deadline_s, &e), ST_OK);
-        return;
-    }
-    fake_mpi_start(processes);
-    for (i64 i = 0; i < processes; i++) {
-        p[i] = (process_thread){.process = i, .deadline_s = deadline_s};
-        assert_int_equal(pthread_create(&id[i], NULL, open_process, &p[i]), 0);
-    }
-    for (i64 i = 0; i < processes; i++) {
-        pthread_join(id[i], NULL);
-        assert_int_equal(comm_hosts_open(all + i * ranks / processes, p[i].h, ranks, deadline_s, &e), ST_OK);
-    }
-}
-
-/* One thread a rank; the groups end when all are done. */
+/* In `processes` processes, where these can hold as many ranks each. */
 static void on_ranks(i64 ranks, f64 deadline_s, rank_body body, void *ud) {
     comm *all[RANKS_MOST];
-    rank_thread t[RANKS_MOST];
-    pthread_t id[RANKS_MOST];
-    process_thread p[FAKE_PROCESSES];
+    err e;
     if (ranks % processes) return;
-    open_ends(all, p, ranks, deadline_s);
-    for (i64 r = 0; r < ranks; r++) {
-        t[r] = (rank_thread){all[r], body, ud};
-        assert_int_equal(pthread_create(&id[r], NULL, run_rank, &t[r]), 0);
+    if (processes > 1) {
+        in_processes(processes, ranks / processes, deadline_s, body, ud);
+        return;
     }
-    for (i64 r = 0; r < ranks; r++) pthread_join(id[r], NULL);
-    for (i64 r = 0; r < ranks; r++) all[r]->close(all[r]);
-    for (i64 i = 0; processes > 1 && i < processes; i++) {
-        if (hosts_check(p[i].h, NULL) != ST_OK) failed_groups[n_failed++ % 64] = p[i].h;
-        hosts_close(p[i].h);
-    }
+    assert_int_equal(comm_host_open(all, ranks, deadline_s, &e), ST_OK);
+    on_ends(all, ranks, body, ud);
 }
 
 /* A value whose sums depend on their order. */
