@@ -126,7 +126,7 @@ static status do_nothing(rank *k, void *ud, err *e) {
 static status time_threads(i64 n, f64 *seconds, err *e) {
     const model_config c = {.n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1};
     ranks r;
-    status st = ranks_open(&r, &c, n, NULL, false, COMM_DEADLINE_S, e);
+    status st = ranks_open(&r, &c, &(rank_layout){.tp = n, .pp = 1}, NULL, false, COMM_DEADLINE_S, e);
     r.spin_s = ranks_spin_s(n);
     f64 began = now_s();
     for (int i = 0; st == ST_OK && i < 2 * EMPTY_CALLS; i++) st = ranks_each(&r, do_nothing, NULL, e);

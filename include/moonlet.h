@@ -68,12 +68,14 @@ typedef struct {
     /* Above 1: the draft guesses a tree, so many tokens at each of draft_steps steps (0: 3), of which draft_tokens are
      * checked. */
     int64_t draft_topk, draft_steps;
-    int draft_optional; /* where draft_dir has no draft that fits, nothing is proposed, and a warning says why */
+    int draft_optional;    /* where draft_dir has no draft that fits, nothing is proposed, and a warning says why */
+    int64_t pp;            /* stages of tp ranks, each with layers of its own; 0, 1: one has all. No draft_dir then */
+    const char *pp_layers; /* how many each has, "31,30"; NULL: as many */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
     {                                                                                                                  \
         sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
-            0, 0                                                                                                       \
+            0, 0, 0, 0                                                                                                 \
     }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it

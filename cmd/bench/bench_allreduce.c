@@ -196,7 +196,7 @@ static status reduce_measure(reduce_bench *b, reduce_way way, err *e) {
                             .hidden = b->dim};
     ranks r = {0};
     b->way = way;
-    status st = ranks_open(&r, &c, b->ranks, NULL, false, b->timeout, e);
+    status st = ranks_open(&r, &c, &(rank_layout){.tp = b->ranks, .pp = 1}, NULL, false, b->timeout, e);
     r.nccl = way == BY_NCCL;
     if (st == ST_OK) st = ranks_each(&r, open_rank_gpu, b, e);
     if (st == ST_OK) snprintf(b->chip, sizeof b->chip, "%s", gpu_name(r.of[0].backend.gpu));

@@ -15,7 +15,6 @@
 #define COMPILED         "kernels are compiled when Moonlet is built"
 #define BY_SHAPE         "device, type and shape choose the kernel; measured choices: --tuned"
 #define ONE_PROCESS      "one process has one model: start several servers behind a proxy"
-#define NO_STAGES        "a model is divided by --tp alone: leave it out"
 
 /* SGLang's and vLLM's, what concerns a model and where it runs. docs/guide/flags.md has every row. */
 const opt_elsewhere model_elsewhere[] = {
@@ -23,6 +22,9 @@ const opt_elsewhere model_elsewhere[] = {
     OPT_SAME("tp-size", "tp"),
     OPT_SAME("tensor-parallel-size", "tp"),
     OPT_SAME("-tp", "tp"),
+    OPT_SAME("pp-size", "pp"),
+    OPT_SAME("pipeline-parallel-size", "pp"),
+    OPT_SAME("-pp", "pp"),
     OPT_SAME("decode-context-parallel-size", "dcp"),
     OPT_SAME("dcp-size", "dcp"),
     OPT_SAME("max-model-len", "context-length"),
@@ -61,10 +63,6 @@ const opt_elsewhere model_elsewhere[] = {
     {"dp-size", ELSEWHERE_REFUSED, true, NULL, ONE_PROCESS},
     {"data-parallel-size", ELSEWHERE_NOTHING, true, "1", "one process has one model"},
     {"data-parallel-size", ELSEWHERE_REFUSED, true, NULL, ONE_PROCESS},
-    {"pp-size", ELSEWHERE_NOTHING, true, "1", "a model has no stages"},
-    {"pp-size", ELSEWHERE_REFUSED, true, NULL, NO_STAGES},
-    {"pipeline-parallel-size", ELSEWHERE_NOTHING, true, "1", "a model has no stages"},
-    {"pipeline-parallel-size", ELSEWHERE_REFUSED, true, NULL, NO_STAGES},
     {"cpu-offload-gb", ELSEWHERE_NOTHING, true, "0", "nothing is offloaded"},
     {"cpu-offload-gb", ELSEWHERE_REFUSED, true, NULL, "weights lie on one device: leave it out, or --device cpu"},
 };
@@ -158,6 +156,8 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->n_overrides = g->n_overrides;
     out->disable_cuda_graph = g->eager;
     out->tp = g->tp;
+    out->pp = g->pp;
+    out->pp_layers = g->pp_layers;
     out->dcp = g->dcp;
     out->gpus = g->gpus;
     out->numa_node = g->numa_node;

@@ -45,6 +45,10 @@ extern const size_t n_model_elsewhere;
      "ref: plain C, the definition of correct; cuda: one NVIDIA H100 or H200, N of several (default: cpu)", 0, 0}, \
     {"tp", 0, OPT_INT, &(o).engine.tp, "N", \
      "tensor parallelism: N ranks, each with its share of every matrix (default: 1)", 1, 64}, \
+    {"pp", 0, OPT_INT, &(o).engine.pp, "N", \
+     "pipeline parallelism: N stages of --tp ranks, each with layers of its own (default: 1)", 1, 64}, \
+    {"pp-layers", 0, OPT_STR, &(o).engine.pp_layers, "LIST", \
+     "with --pp: how many layers each stage has, as 31,30 (default: as many)", 0, 0}, \
     {"dcp", 0, OPT_INT, &(o).engine.dcp, "N", \
      "decode context parallelism: the N ranks of --tp divide the KV cache among them; 1: none do (default: " \
      "a rule, docs/guide/ranks.md)", 1, \

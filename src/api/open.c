@@ -52,6 +52,8 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .n_overrides = o->n_overrides,
                                .eager = o->disable_cuda_graph,
                                .tp = o->tp,
+                               .pp = o->pp,
+                               .pp_layers = o->pp_layers,
                                .dcp = o->dcp,
                                .gpus = o->gpus,
                                .numa_node = o->numa_node,

@@ -10,12 +10,14 @@
 #ifndef DEVICE_COMM_H
 #define DEVICE_COMM_H
 #include "base/err.h"
+#include "device/hosts.h"
 #include "format/dtype.h"
 
 typedef struct comm comm;
 struct comm {
     const char *name; /* "shared memory" */
     i64 rank, ranks;
+    i64 named; /* what rank 0 is called in errors, of a group of some of a model's ranks; who opens it says so */
     u64 held;  /* bytes of the device's memory that its end of the exchanges takes */
     bool peer; /* ranks are GPUs that reach each other's memory, and kernels may exchange by themselves */
     /* x [n] of DT_F32 or DT_BF16 becomes the sum of all ranks' x. */
@@ -63,9 +65,8 @@ static inline row_range comm_rows(i64 n, i64 ranks, i64 rank) {
 /* A group of threads of this process that share memory: out[ranks], each for one thread. deadline_s: the longest that
  * one may wait for another. */
 status comm_host_open(comm **out, i64 ranks, f64 deadline_s, err *e);
-/* The same for `ranks` threads of several processes, as many in each: process p's are from p * ranks / processes on;
- * out: for those of this one. `all` must outlive them, and what fails in one ends both. */
-struct hosts;
-status comm_hosts_open(comm **out, struct hosts *all, i64 ranks, f64 deadline_s, err *e);
+/* The same for `ranks` threads of several processes, as many in each: the i-th process's are from i * ranks / processes
+ * on; out: for those of this one. Its hosts must outlive them, and what fails in one ends both. */
+status comm_hosts_open(comm **out, const host_group *of, i64 ranks, f64 deadline_s, err *e);
 
 #endif

@@ -3,7 +3,6 @@
  * processes have posted one of the threads fetches in between (comm_hosts.c). */
 #include "base/log.h"
 #include "device/comm_internal.h"
-#include "device/hosts.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -34,7 +33,7 @@ static void wake_all(comm_group *g) {
 
 static void host_cancel(comm *c, const err *why) {
     comm_group *g = host_of(c)->group;
-    if (g->hosts) hosts_cancel(g->hosts, why);
+    if (g->of.all) hosts_cancel(g->of.all, why);
     pthread_mutex_lock(&g->lock);
     if (!atomic_load(&g->failed)) g->why = *why;
     atomic_store(&g->failed, true);
@@ -71,9 +70,9 @@ static bool meet_within(host_comm *h, f64 deadline_s) {
         for (int i = 0; i < SPINS && !has_come(g, r, barrier); i++) spin_pause();
         if (has_come(g, r, barrier) || sleep_for(g, r, barrier, now_s() + deadline_s)) continue;
         err why;
-        err_set(&why, ST_DEVICE, "rank %lld did not come to exchange %llu (%s) within %.3g s", (long long)r,
-                (unsigned long long)h->calls, comm_call_names[g->places[h->base.rank].posts[h->calls % 2].kind],
-                deadline_s);
+        err_set(&why, ST_DEVICE, "rank %lld did not come to exchange %llu (%s) within %.3g s",
+                (long long)(h->base.named + r), (unsigned long long)h->calls,
+                comm_call_names[g->places[h->base.rank].posts[h->calls % 2].kind], deadline_s);
         host_cancel(&h->base, &why);
     }
     return !atomic_load(&g->failed);
@@ -85,7 +84,7 @@ static bool meet(host_comm *h) { return meet_within(h, h->group->deadline_s); }
 static bool fetch_far(host_comm *h, call_kind kind) {
     comm_group *g = h->group;
     err why;
-    if (!g->hosts) return true;
+    if (!g->of.all) return true;
     if (h->base.rank == g->first && comm_fetch(g, h->calls, kind, &why) != ST_OK) host_cancel(&h->base, &why);
     return meet_within(h, g->deadline_s + FETCH_S);
 }
@@ -103,8 +102,8 @@ static bool begin(comm *c, comm_post post) {
         if (other->kind == post.kind && other->size == post.size && other->root == post.root) continue;
         err why;
         err_set(&why, ST_DEVICE, "rank %lld calls %s of %llu in exchange %llu, rank %lld %s of %llu",
-                (long long)c->rank, comm_call_names[post.kind], (unsigned long long)post.size,
-                (unsigned long long)h->calls, (long long)r, comm_call_names[other->kind],
+                (long long)(c->named + c->rank), comm_call_names[post.kind], (unsigned long long)post.size,
+                (unsigned long long)h->calls, (long long)(c->named + r), comm_call_names[other->kind],
                 (unsigned long long)other->size);
         host_cancel(c, &why);
         return false;
@@ -194,7 +193,8 @@ static void host_all_to_all(comm *c, const void *out, const i64 *out_counts, voi
         if (from->counts[c->rank] != in_counts[r]) {
             err why;
             err_set(&why, ST_DEVICE, "all-to-all: rank %lld sends %lld elements to rank %lld, which expects %lld",
-                    (long long)r, (long long)from->counts[c->rank], (long long)c->rank, (long long)in_counts[r]);
+                    (long long)(c->named + r), (long long)from->counts[c->rank], (long long)(c->named + c->rank),
+                    (long long)in_counts[r]);
             host_cancel(c, &why);
             return;
         }
@@ -227,7 +227,7 @@ static void host_barrier(comm *c) { begin(c, (comm_post){CALL_BARRIER, 0, 0, NUL
 static status host_comm_finish(comm *c, err *e) {
     comm_group *g = host_of(c)->group;
     err why;
-    if (g->hosts && !atomic_load(&g->failed) && hosts_check(g->hosts, &why) != ST_OK) host_cancel(c, &why);
+    if (g->of.all && !atomic_load(&g->failed) && hosts_check(g->of.all, &why) != ST_OK) host_cancel(c, &why);
     if (!atomic_load(&g->failed)) return ST_OK;
     pthread_mutex_lock(&g->lock);
     if (e) *e = g->why;
@@ -262,15 +262,15 @@ static const comm host_table = {.name = "shared memory",
                                 .cancel = host_cancel,
                                 .close = host_close};
 
-static status open_group(comm **out, hosts *all, i64 ranks, f64 deadline_s, err *e) {
+static status open_group(comm **out, const host_group *of, i64 ranks, f64 deadline_s, err *e) {
     if (ranks < 1 || ranks > COMM_RANKS_MAX)
         return err_set(e, ST_INPUT, "%lld ranks, outside 1..%d", (long long)ranks, COMM_RANKS_MAX);
     u64 bytes = sizeof(comm_group) + (u64)ranks * sizeof(comm_place);
     comm_group *g = aligned_alloc(64, (bytes + 63) & ~(u64)63);
     if (!g) return err_nomem(e, "a group of ranks", bytes);
     memset(g, 0, bytes);
-    g->ranks = g->held = ranks, g->deadline_s = deadline_s, g->hosts = all;
-    if (all) g->held = ranks / hosts_count(all), g->first = hosts_self(all) * g->held;
+    g->ranks = g->held = ranks, g->deadline_s = deadline_s;
+    if (of) g->of = *of, g->held = ranks / of->n, g->first = (hosts_self(of->all) - of->first) * g->held;
     atomic_store(&g->open, g->held);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
@@ -292,9 +292,9 @@ status comm_host_open(comm **out, i64 ranks, f64 deadline_s, err *e) {
     return open_group(out, NULL, ranks, deadline_s, e);
 }
 
-status comm_hosts_open(comm **out, hosts *all, i64 ranks, f64 deadline_s, err *e) {
-    if (ranks % hosts_count(all))
+status comm_hosts_open(comm **out, const host_group *of, i64 ranks, f64 deadline_s, err *e) {
+    if (ranks % of->n)
         return err_set(e, ST_INPUT, "%lld ranks in %lld processes: each holds as many as the others", (long long)ranks,
-                       (long long)hosts_count(all));
-    return open_group(out, all, ranks, deadline_s, e);
+                       (long long)of->n);
+    return open_group(out, of, ranks, deadline_s, e);
 }

@@ -2,7 +2,6 @@
  * process, so that each finds it where comm_host.c finds the data of threads beside it. */
 #include "base/buf.h"
 #include "device/comm_internal.h"
-#include "device/hosts.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +127,7 @@ status comm_fetch(comm_group *g, u64 number, call_kind kind, err *e) {
     /* the tag tells whether all are at the same call */
     const i32 tag = (i32)kind << 12 | (i32)(number & 4095);
     snprintf(what, sizeof what, "exchange %llu (%s)", (unsigned long long)number, comm_call_names[kind]);
-    status st = hosts_exchange(g->hosts, what, tag, with, &g->failed, e);
+    status st = hosts_exchange(&g->of, what, tag, with, &g->failed, e);
     from = f->in;
     for (i64 p = 0; st == ST_OK && p < n; from += with[p++].in_bytes)
         if (p != self) post_of_process(g, number, kind, p, from);
@@ -137,9 +136,9 @@ status comm_fetch(comm_group *g, u64 number, call_kind kind, err *e) {
 
 void comm_far_close(comm_group *g) {
     comm_far *f = &g->far;
-    if (g->hosts && atomic_load(&g->failed)) {
-        hosts_leave(g->hosts, f->in);
-        hosts_leave(g->hosts, f->out);
+    if (g->of.all && atomic_load(&g->failed)) {
+        hosts_leave(g->of.all, f->in);
+        hosts_leave(g->of.all, f->out);
     } else {
         free(f->in);
         free(f->out);

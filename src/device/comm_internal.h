@@ -44,7 +44,7 @@ typedef struct {
 
 typedef struct {
     i64 ranks, first, held; /* all; those of this process */
-    struct hosts *hosts;    /* NULL: there is no other process */
+    host_group of;          /* their processes; of.all NULL: there is no other */
     comm_far far;
     f64 deadline_s;
     atomic_llong open;

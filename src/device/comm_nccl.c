@@ -37,7 +37,7 @@ typedef struct {
     gpu *gpus[COMM_RANKS_MAX];                /* NULL: that rank's end is closed */
     _Atomic(ncclComm_t) ends[COMM_RANKS_MAX]; /* NULL: aborted or closed; NCCL refuses it then */
     _Atomic f64 called[COMM_RANKS_MAX];       /* since when a rank is inside of one of NCCL's functions; 0: it is not */
-    atomic_llong open;
+    atomic_llong open, named;                 /* named: as comm.named */
     atomic_bool failed;
     bool cancelled;
     err why;
@@ -137,8 +137,8 @@ static void *nccl_watch(void *arg) {
         pthread_cond_timedwait(&g->changed, &g->lock, &t);
         if (g->over || atomic_load(&g->failed) || !nccl_overdue(g, &late)) continue;
         if (late >= 0)
-            err_set(&why, ST_DEVICE, "rank %lld did not come to an exchange (NCCL) within %.3g s", (long long)late,
-                    g->deadline_s);
+            err_set(&why, ST_DEVICE, "rank %lld did not come to an exchange (NCCL) within %.3g s",
+                    (long long)(atomic_load(&g->named) + late), g->deadline_s);
         else
             err_set(&why, ST_DEVICE, "an exchange of all ranks (NCCL) did not end within %.3g s%s", g->deadline_s,
                     g->held < g->ranks ? ": ranks of other processes did not come" : "");
@@ -155,6 +155,7 @@ static void *nccl_watch(void *arg) {
 /* Around NCCL's functions, which may wait for other ranks themselves; false: the group has failed, call none. */
 static void nccl_end(nccl_comm *p) { atomic_store(&p->group->called[nccl_slot(p)], 0); }
 static bool nccl_begin(nccl_comm *p) {
+    atomic_store(&p->group->named, p->base.named);
     atomic_store(&p->group->called[nccl_slot(p)], now_s()); /* before the look: who aborts looks the other way round */
     if (!atomic_load(&p->group->failed) && gpu_enter(p->g)) return true;
     nccl_end(p);
@@ -437,16 +438,15 @@ static status nccl_open_rank(nccl_group *g, comm **out, i64 r, i64 *n, err *e) {
     return p->g->dev.alloc(&p->g->dev, &p->scratch, SCRATCH, "NCCL's first exchange", e);
 }
 
-/* The name under which the ranks of all processes find each other: process 0 makes it. */
-static status nccl_meeting_place(nccl_group *g, hosts *all, ncclUniqueId *id, err *e) {
-    ncclUniqueId of[HOSTS_MOST];
+/* The name under which the ranks of all processes find each other: the first of these makes it. One that does not come
+ * so far ends all: its engine does not open. */
+static status nccl_meeting_place(nccl_group *g, const host_group *of, ncclUniqueId *id, err *e) {
+    ncclUniqueId all[HOSTS_MOST];
     memset(id, 0, sizeof *id);
-    const ncclResult_t r = all && hosts_self(all) ? ncclSuccess : g->lib.ncclGetUniqueId(id);
+    const ncclResult_t r = of && hosts_self(of->all) > of->first ? ncclSuccess : g->lib.ncclGetUniqueId(id);
     status st = r == ncclSuccess ? ST_OK : err_set(e, ST_DEVICE, "NCCL: %s", g->lib.ncclGetErrorString(r));
-    if (!all) return st;
-    st = hosts_agree(all, st, e);
-    if (st == ST_OK) st = hosts_share(all, "NCCL's start", id, of, sizeof *id, e);
-    if (st == ST_OK) *id = of[0];
+    if (st == ST_OK && of) st = hosts_share_among(of, "NCCL's start", id, all, sizeof *id, e);
+    if (st == ST_OK && of) *id = all[0];
     return st;
 }
 
@@ -460,12 +460,13 @@ static status nccl_check_gpus(const nccl_group *g, err *e) {
     return ST_OK;
 }
 
-status comm_nccl_open(comm **out, gpu *const *gpus, i64 held, hosts *all, f64 deadline_s, err *e) {
+status comm_nccl_open(comm **out, gpu *const *gpus, i64 held, const host_group *of, f64 deadline_s, err *e) {
     nccl_group *g = calloc(1, sizeof *g);
     u64 had[COMM_RANKS_MAX];
     ncclUniqueId id;
     if (!g) return err_nomem(e, "a group of ranks", sizeof *g);
-    g->held = held, g->ranks = all ? held * hosts_count(all) : held, g->first = all ? held * hosts_self(all) : 0;
+    g->held = held, g->ranks = of ? held * of->n : held;
+    g->first = of ? held * (hosts_self(of->all) - of->first) : 0;
     g->deadline_s = deadline_s;
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
@@ -477,8 +478,7 @@ status comm_nccl_open(comm **out, gpu *const *gpus, i64 held, hosts *all, f64 de
         had[r] = gpus[r]->dev.available(&gpus[r]->dev);
         st = nccl_open_rank(g, out, r, &n, e);
     }
-    if (all) st = hosts_agree(all, st, e);
-    if (st == ST_OK) st = nccl_meeting_place(g, all, &id, e);
+    if (st == ST_OK) st = nccl_meeting_place(g, of, &id, e);
     if (st == ST_OK) st = nccl_start_ends(g, out, &id, e);
     if (st == ST_OK && !(g->watched = !pthread_create(&g->watcher, NULL, nccl_watch, g)))
         st = err_set(e, ST_NOMEM, "the thread that watches NCCL");

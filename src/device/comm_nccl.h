@@ -7,12 +7,11 @@
 #define DEVICE_COMM_NCCL_H
 #include "device/comm.h"
 #include "device/gpu.h"
-#include "device/hosts.h"
 
-/* One comm a rank of this process, out[held]; `all`: every process has as many, NULL: there is no other. Each is used
- * by the thread that uses its gpu, and ends before it. ST_UNSUPPORTED: no libnccl.so.2 (MOONLET_NCCL names another
+/* One comm a rank of this process, out[held]; `of`: every process there has as many, NULL: there is no other. Each is
+ * used by the thread that uses its gpu, and ends before it. ST_UNSUPPORTED: no libnccl.so.2 (MOONLET_NCCL names another
  * file), or one too old; two ranks have one GPU. ST_DEVICE: NCCL does not start, in its words, or not within
  * deadline_s. */
-status comm_nccl_open(comm **out, gpu *const *gpus, i64 held, hosts *all, f64 deadline_s, err *e);
+status comm_nccl_open(comm **out, gpu *const *gpus, i64 held, const host_group *of, f64 deadline_s, err *e);
 
 #endif

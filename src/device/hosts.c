@@ -297,22 +297,25 @@ static status wait_messages(hosts *h, const char *what, host_wait *all, i64 n, f
 static u64 piece_of(u64 n, u64 at) { return n <= at ? 0 : n - at < MPI_BYTES_MAX ? n - at : MPI_BYTES_MAX; }
 
 /* Messages of no bytes are sent, too: who waits for them meets the sender. */
-static status exchange_piece(hosts *h, mpi_channel c, const char *what, i32 tag, const host_parcel *with, u64 at,
+static status exchange_piece(const host_group *g, const char *what, i32 tag, const host_parcel *with, u64 at,
                              f64 deadline_s, const atomic_bool *stop, err *e) {
     host_wait all[2 * HOSTS_MOST];
+    hosts *h = g->all;
     i64 n = 0;
-    for (i64 p = 0; p < h->n; p++) {
+    for (i64 i = 0; i < g->n; i++) {
+        const i64 p = g->first + i;
         if (p == h->self) continue;
-        const u64 in = piece_of(with[p].in_bytes, at), out = piece_of(with[p].out_bytes, at);
+        const u64 in = piece_of(with[i].in_bytes, at), out = piece_of(with[i].out_bytes, at);
         int failed = 0;
         if (!enter(h)) return why_of(h, e);
         if (!at || in) {
             all[n] = (host_wait){.peer = p, .bytes = in, .tag = tag, .receives = true};
-            failed |= h->mpi->receive(c, p, in ? (u8 *)with[p].in + at : NULL, (i64)in, &all[n++].m);
+            failed |= h->mpi->receive(g->channel, p, in ? (u8 *)with[i].in + at : NULL, (i64)in, &all[n++].m);
         }
         if (!failed && (!at || out)) {
             all[n] = (host_wait){.peer = p, .bytes = out, .tag = tag};
-            failed |= h->mpi->send(c, p, tag, out ? (const u8 *)with[p].out + at : NULL, (i64)out, &all[n++].m);
+            const u8 *from = out ? (const u8 *)with[i].out + at : NULL;
+            failed |= h->mpi->send(g->channel, p, tag, from, (i64)out, &all[n++].m);
         }
         leave(h);
         if (failed) return mpi_fails(h, what, p, e);
@@ -320,27 +323,29 @@ static status exchange_piece(hosts *h, mpi_channel c, const char *what, i32 tag,
     return wait_messages(h, what, all, n, deadline_s, stop, e);
 }
 
-static status exchange_all(hosts *h, mpi_channel c, const char *what, i32 tag, const host_parcel *with, f64 deadline_s,
+static status exchange_all(const host_group *g, const char *what, i32 tag, const host_parcel *with, f64 deadline_s,
                            const atomic_bool *stop, err *e) {
     u64 most = 1;
-    status st = atomic_load(&h->failed) ? why_of(h, e) : ST_OK;
-    for (i64 p = 0; p < h->n; p++) {
-        if (p == h->self) continue;
-        most = with[p].in_bytes > most ? with[p].in_bytes : most;
-        most = with[p].out_bytes > most ? with[p].out_bytes : most;
+    status st = atomic_load(&g->all->failed) ? why_of(g->all, e) : ST_OK;
+    for (i64 i = 0; i < g->n; i++) {
+        if (g->first + i == g->all->self) continue;
+        most = with[i].in_bytes > most ? with[i].in_bytes : most;
+        most = with[i].out_bytes > most ? with[i].out_bytes : most;
     }
     for (u64 at = 0; st == ST_OK && at < most; at += MPI_BYTES_MAX)
-        st = exchange_piece(h, c, what, tag, with, at, deadline_s, stop, e);
+        st = exchange_piece(g, what, tag, with, at, deadline_s, stop, e);
     return st;
 }
 
-status hosts_exchange(hosts *h, const char *what, i32 tag, const host_parcel *with, const atomic_bool *stop, err *e) {
+status hosts_exchange(const host_group *g, const char *what, i32 tag, const host_parcel *with, const atomic_bool *stop,
+                      err *e) {
     const f64 since = now_s();
-    const status st = exchange_all(h, MPI_DATA, what, tag, with, h->deadline_s, stop, e);
+    hosts *h = g->all;
+    const status st = exchange_all(g, what, tag, with, h->deadline_s, stop, e);
     pthread_mutex_lock(&h->lock);
     h->counts.exchanges++;
     h->counts.exchanged_s += now_s() - since;
-    for (i64 p = 0; p < h->n; p++) h->counts.exchanged_bytes += p == h->self ? 0 : with[p].out_bytes;
+    for (i64 i = 0; i < g->n; i++) h->counts.exchanged_bytes += g->first + i == h->self ? 0 : with[i].out_bytes;
     pthread_mutex_unlock(&h->lock);
     return st;
 }
@@ -352,11 +357,15 @@ hosts_counts hosts_counted(hosts *h) {
     return c;
 }
 
-status hosts_share(hosts *h, const char *what, const void *mine, void *all, u64 bytes, err *e) {
+status hosts_share_among(const host_group *g, const char *what, const void *mine, void *all, u64 bytes, err *e) {
     host_parcel with[HOSTS_MOST] = {0};
-    for (i64 p = 0; p < h->n; p++) with[p] = (host_parcel){mine, (u8 *)all + (u64)p * bytes, bytes, bytes};
-    memcpy((u8 *)all + (u64)h->self * bytes, mine, bytes);
-    return exchange_all(h, MPI_CONTROL, what, TAG_SHARE, with, SETUP_S, NULL, e);
+    for (i64 i = 0; i < g->n; i++) with[i] = (host_parcel){mine, (u8 *)all + (u64)i * bytes, bytes, bytes};
+    memcpy((u8 *)all + (u64)(g->all->self - g->first) * bytes, mine, bytes);
+    return exchange_all(g, what, TAG_SHARE, with, SETUP_S, NULL, e);
+}
+
+status hosts_share(hosts *h, const char *what, const void *mine, void *all, u64 bytes, err *e) {
+    return hosts_share_among(&(host_group){h, 0, h->n, MPI_CONTROL}, what, mine, all, bytes, e);
 }
 
 status hosts_agree(hosts *h, status st, err *e) {

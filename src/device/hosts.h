@@ -41,6 +41,13 @@ const char *hosts_library(const hosts *h); /* "Open MPI v4.1.4" */
 /* From here on errors name a process's ranks, too: so many in each. */
 void hosts_name_ranks(hosts *h, i64 each);
 
+/* Some of the processes: n of them, from `first` on, which exchange on a channel of theirs. */
+typedef struct {
+    hosts *all;
+    i64 first, n;
+    mpi_channel channel;
+} host_group;
+
 /* What goes to another process and comes from it. */
 typedef struct {
     const void *out;
@@ -48,14 +55,17 @@ typedef struct {
     u64 out_bytes, in_bytes;
 } host_parcel;
 
-/* Every process calls it with the same `what`, for errors, and the same tag in 0..MPI_TAG_MAX; with [processes], this
- * one's own entry is not looked at. stop: ends the wait where it becomes true; NULL: nothing does. ST_DEVICE: see
- * above. */
-status hosts_exchange(hosts *h, const char *what, i32 tag, const host_parcel *with, const atomic_bool *stop, err *e);
+/* Every process of the group calls it with the same `what`, for errors, and the same tag in 0..MPI_TAG_MAX; with
+ * [g->n], this one's own entry is not looked at. One thread at a time of those that exchange with one process on one
+ * channel. stop: ends the wait where it becomes true; NULL: nothing does. ST_DEVICE: see above. */
+status hosts_exchange(const host_group *g, const char *what, i32 tag, const host_parcel *with, const atomic_bool *stop,
+                      err *e);
 
 /* While the model is opened, where one process may take minutes longer than others: who is waited for is said every
  * half a minute. all [processes, bytes]: everybody's `mine`. */
 status hosts_share(hosts *h, const char *what, const void *mine, void *all, u64 bytes, err *e);
+/* Of a group alone: all [g->n, bytes]. */
+status hosts_share_among(const host_group *g, const char *what, const void *mine, void *all, u64 bytes, err *e);
 /* The status of the first process that has failed, with its number and host in front of its error; st and *e are this
  * one's. The group goes on. */
 status hosts_agree(hosts *h, status st, err *e);

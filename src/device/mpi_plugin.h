@@ -7,10 +7,11 @@
 #define DEVICE_MPI_PLUGIN_H
 #include "base/types.h"
 
-enum { MPI_PLUGIN_ABI = 1 };
+enum { MPI_PLUGIN_ABI = 2 };
 
-/* Messages of one channel never meet those of another. */
-typedef enum { MPI_DATA, MPI_CONTROL, MPI_FAULTS, MPI_CHANNELS } mpi_channel;
+/* Messages of one channel never meet those of another: what ranks of one stage exchange, what stages hand on, what a
+ * step's results are, what process 0 tells, faults. */
+typedef enum { MPI_DATA, MPI_STAGES, MPI_RESULTS, MPI_CONTROL, MPI_FAULTS, MPI_CHANNELS } mpi_channel;
 
 /* A message under way: MPI's own handle, of whatever type it is there. */
 typedef struct {

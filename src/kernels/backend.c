@@ -46,7 +46,7 @@ status backend_open(backend *out, const backend_options *o, err *e) {
 }
 
 status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, bool nccl,
-                         struct hosts *others, err *e) {
+                         const host_group *others, err *e) {
     const ops *tables[COMM_RANKS_MAX];
     gpu *gpus[COMM_RANKS_MAX];
     for (i64 i = 0; i < n; i++) tables[i] = &all[i]->ops, gpus[i] = all[i]->gpu;
@@ -69,6 +69,10 @@ i64 backend_ranks_max(const backend *b) { return b->gpu ? GPU_RANKS_MAX : COMM_R
 
 reduce_norm_fn backend_reduce_norm(const backend *b, const comm *c) {
     return c->peer && b->ops.fused ? gpu_reduce_norm : NULL;
+}
+
+void backend_norm_together(const backend *b, comm *c) {
+    if (backend_reduce_norm(b, c)) gpu_comm_norm_apart(c, INT64_MAX);
 }
 
 i64 backend_norms_apart_from(const backend *b, const comm *c) {

@@ -529,8 +529,9 @@ struct ops {
 #define OP_SLOT(op) void (*op)(const ops *o, const op##_args *a);
     OPS(OP_SLOT)
 #undef OP_SLOT
-    const struct fused_ops *fused;  /* fused.h; NULL: all of them by the operations above */
-    const struct rank_seams *ranks; /* fused.h; NULL: there is one rank */
+    const struct fused_ops *fused;            /* fused.h; NULL: all of them by the operations above */
+    const struct rank_seams *ranks;           /* fused.h; NULL: there is one rank */
+    const struct pipeline_parallel *pipeline; /* pipeline_parallel.h; NULL: there is one stage */
 
     /* NULL where a row's bits never depend on other rows. Until the first call: ROWS_ANY. Workspaces may differ by
      * form. */

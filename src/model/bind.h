@@ -29,8 +29,8 @@ typedef struct weight_cut {
 
 typedef struct {
     const ops *ops;
-    op_weight *embed, *norm, *head;
-    layer_weights *layers; /* [n_layers] */
+    op_weight *embed, *norm, *head; /* of a pipeline: the first stage's, the last one's; else NULL */
+    layer_weights *layers;          /* [n_layers] */
     i64 n_layers;
     u64 bytes;        /* of matrices in the checkpoint */
     weight_cut *cuts; /* or NULL; released with the weights */

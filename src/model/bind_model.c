@@ -57,11 +57,12 @@ status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *
     return ST_OK;
 }
 
+/* l: of the whole model. */
 static status bind_layer(binder *b, layer_weights *w, int l) {
     char part[64];
     snprintf(part, sizeof part, "model.layers.%d.mlp.", l);
     BIND_TRY(bind_attention(b, w, l));
-    return l < b->c->n_dense ? bind_mlp(b, w, b->c->inter_dense, part) : bind_moe(b, w, l);
+    return l < b->c->layer_first + b->c->n_dense ? bind_mlp(b, w, b->c->inter_dense, part) : bind_moe(b, w, l);
 }
 
 static status bind_all(binder *b) {
@@ -70,11 +71,13 @@ static status bind_all(binder *b) {
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
     if (!w->layers) return err_nomem(b->e, "layers", (u64)c->n_layers * sizeof *w->layers);
     w->n_layers = c->n_layers;
-    BIND_TRY(bind_linear(b, &w->embed, WK_TABLE, vocab_share(b), "model.embed_tokens"));
-    BIND_TRY(bind_vector(b, &w->norm, c->hidden, "model.norm.weight"));
-    BIND_TRY(bind_linear(b, &w->head, WK_LINEAR, vocab_share(b), "%s",
-                         c->tie_embeddings ? "model.embed_tokens" : "lm_head"));
-    for (int l = 0; l < c->n_layers; l++) BIND_TRY(bind_layer(b, &w->layers[l], l));
+    if (model_begins(c)) BIND_TRY(bind_linear(b, &w->embed, WK_TABLE, vocab_share(b), "model.embed_tokens"));
+    if (model_ends(c)) {
+        BIND_TRY(bind_vector(b, &w->norm, c->hidden, "model.norm.weight"));
+        BIND_TRY(bind_linear(b, &w->head, WK_LINEAR, vocab_share(b), "%s",
+                             c->tie_embeddings ? "model.embed_tokens" : "lm_head"));
+    }
+    for (int l = 0; l < c->n_layers; l++) BIND_TRY(bind_layer(b, &w->layers[l], (int)c->layer_first + l));
     return ST_OK;
 }
 

@@ -407,6 +407,33 @@ status model_config_split(model_config *c, i64 ranks, i64 rank, const char *opti
     return ST_OK;
 }
 
+status model_divide_layers(i64 n, i64 stages, const char *given, const char *option, i64 *layers, err *e) {
+    i64 sum = 0;
+    if (stages < 1 || stages > STAGES_MAX || stages > n)
+        return err_set(e, ST_INPUT, "%s %lld: %lld layers cannot be divided so", option, (long long)stages,
+                       (long long)n);
+    for (i64 s = 0; s < stages; s++) {
+        char *end = NULL;
+        layers[s] = given ? strtoll(given, &end, 10) : n / stages + (s < n % stages);
+        if (given && (end == given || *end != (s + 1 < stages ? ',' : 0) || layers[s] < 1 || layers[s] > n))
+            return err_set(e, ST_INPUT, "%s-layers %s: the layers of each of %lld stages are wanted, as 31,30", option,
+                           given, (long long)stages);
+        sum += layers[s];
+        if (given) given = end + 1;
+    }
+    return sum == n ? ST_OK
+                    : err_set(e, ST_INPUT, "%s-layers: %lld layers in all, the model has %lld", option, (long long)sum,
+                              (long long)n);
+}
+
+void model_config_stage(model_config *c, i64 stages, i64 stage, const i64 *layers) {
+    i64 first = 0;
+    for (i64 s = 0; s < stage; s++) first += layers[s];
+    c->stages = stages, c->stage = stage, c->layer_first = first;
+    c->n_layers = layers[stage];
+    c->n_dense = max_i64(min_i64(c->n_dense - first, c->n_layers), 0);
+}
+
 void model_config_slice_rank(model_config *c, i64 rank) {
     c->rank = rank;
     c->vocab_first = rank * c->vocab_held; /* all have as many ids as the first, wherever the whole would be cut */

@@ -39,6 +39,10 @@ typedef struct {
      * hold; 0: all do. */
     i64 ranks, rank, slice;
     bool whole_attention; /* but all heads, of the sequences that are its own (data-parallel attention) */
+    /* Pipeline parallelism: n_layers and n_dense above are what stage `stage` of `stages` holds, from layer
+     * `layer_first` of the model on; the first has the embedding, the last the final norm and the head. stages 0: one
+     * has all. */
+    i64 stages, stage, layer_first;
 } model_config;
 
 /* Reads DIR/config.json and, when present, DIR/generation_config.json, and where nothing is said of quantization
@@ -55,7 +59,16 @@ status model_config_override(model_config *c, const char *assignment, err *e);
  * cannot be divided by `option`. */
 status model_config_split(model_config *c, i64 ranks, i64 rank, const char *option, err *e);
 
-/* The same for rank `rank` of a slice, of which c describes the first. */
+/* How n layers are divided among stages: `layers` [stages] gets the number of each. given: "31,30"; NULL: as many for
+ * each, the first ones one more. ST_INPUT: `option` and what is wrong. */
+enum { STAGES_MAX = 64 };
+status model_divide_layers(i64 n, i64 stages, const char *given, const char *option, i64 *layers, err *e);
+/* From here on c describes what stage `stage` of those holds. */
+void model_config_stage(model_config *c, i64 stages, i64 stage, const i64 *layers);
+static inline bool model_begins(const model_config *c) { return c->stage == 0; }
+static inline bool model_ends(const model_config *c) { return c->stage + 1 >= c->stages; }
+
+/* What rank `rank` of a slice holds, of which c describes the first. */
 void model_config_slice_rank(model_config *c, i64 rank);
 /* Ids that exist; a larger one is taken modulo their number. */
 static inline i64 model_vocab_there(const model_config *c) { return c->slice ? c->slice * c->vocab_held : c->vocab; }

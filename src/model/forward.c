@@ -1,4 +1,5 @@
 /* model/forward.c: the ops of a batch, layer by layer, once for all backends. */
+#include "kernels/pipeline_parallel.h"
 #include "model/model_internal.h"
 
 static void forward_linear(model *m, const op_weight *w, const void *x, i64 x_stride, void *y, i64 y_stride, i64 n) {
@@ -323,7 +324,9 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_wat
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     bool last = layer + 1 == c->n_layers;
-    norm_args norm = forward_norm_of(m, last ? m->w.norm : w[1].attn_norm, m->delta, n, (i32)layer + 1);
+    /* behind the last layer of a stage the sum alone is needed, whatever norms it */
+    const op_weight *weight = !last ? w[1].attn_norm : model_ends(c) ? m->w.norm : w->attn_norm;
+    norm_args norm = forward_norm_of(m, weight, m->delta, n, (i32)(c->layer_first + layer) + 1);
     /* attend_apart() looks at rows that do not begin with the first */
     deferred_norm *deferred = last || (m->lim.kv.by_sequence && n > n_abs) ? NULL : &m->deferred;
     if (is_dense(m, layer)) {
@@ -340,7 +343,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_wat
     moe_ffn_args moe_ffn = forward_moe_ffn_of(m, w, n);
     moe_ffn.moe.norm = norm, moe_ffn.moe.deferred = deferred;
     if (watch)
-        moe_ffn_watched(m, layer, &moe_ffn, watch);
+        moe_ffn_watched(m, c->layer_first + layer, &moe_ffn, watch);
     else
         fused_moe_ffn(m->o, &moe_ffn);
 }
@@ -464,6 +467,18 @@ static void place_media(model *m, const model_batch *b) {
     }
 }
 
+static void embed_rows(model *m, const model_batch *b) {
+    m->o->embed(m->o, &(embed_args){.table = m->w.embed,
+                                    .ids = m->tables_dev.ids,
+                                    .drawn = m->tables_dev.drawn,
+                                    .out = m->x,
+                                    .n = b->n,
+                                    .first = m->c->vocab_first});
+    const rank_seams *r = m->o->ranks;
+    if (r && r->embed) r->embed(m->o, m->x, b->n, m->c->hidden);
+    place_media(m, b);
+}
+
 void model_forward(model *m, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
     m->o->rope_table(m->o, &(rope_table_args){.positions = m->tables_dev.pos,
@@ -472,16 +487,11 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                                               .n = b->n,
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
-    m->o->embed(m->o, &(embed_args){.table = m->w.embed,
-                                    .ids = m->tables_dev.ids,
-                                    .drawn = m->tables_dev.drawn,
-                                    .out = m->x,
-                                    .n = b->n,
-                                    .first = c->vocab_first});
-    const rank_seams *r = m->o->ranks;
-    if (r && r->embed) r->embed(m->o, m->x, b->n, c->hidden);
-    place_media(m, b);
-    norm_args first = forward_norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);
+    if (model_begins(c))
+        embed_rows(m, b);
+    else
+        pipeline_receive(m->o, m->x, b->n * c->hidden);
+    norm_args first = forward_norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, model_begins(c) ? BAD_EMBEDDING : 0);
     m->o->norm(m->o, &first);
     m->deferred = (deferred_norm){.squares = m->deferred.squares};
     for (i64 l = 0; l < c->n_layers; l++) {
@@ -489,5 +499,6 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
         attention(m, l, b, n_abs);
         feed_forward(m, l, b->n, n_abs, b->watch);
     }
+    if (!model_ends(c)) return pipeline_send(m->o, m->x, b->n * c->hidden);
     if (b->n_out) head(m, b);
 }

@@ -86,6 +86,8 @@ typedef struct {
     void *ud;
 } expert_watch;
 
+enum { MODEL_REPLIES = 8 /* batches under way, at most; a power of two */ };
+
 /* What a bad row's mark means. */
 enum { BAD_EMBEDDING = -1, BAD_LOGITS = -2 }; /* else: 1 + the layer whose output was not finite */
 
@@ -117,7 +119,7 @@ typedef struct {
      * that limits.deterministic cuts. */
     const expert_watch *watch;
     i32 *bad;  /* [n], host: 0, or the mark of the first NaN or infinity met in that row */
-    int reply; /* 0 or 1: which of two batches under way it is */
+    int reply; /* in 0..MODEL_REPLIES - 1: which of the batches under way it is */
     /* [n_copies]: in each layer these KV rows are copied when the batch has written its own, before its rows in decode
      * form attend: what a branch shares, to its own pages. Not of a KV cache that ranks divide. */
     const kv_pair *copies;
@@ -125,9 +127,10 @@ typedef struct {
 } model_batch;
 
 /* Queues the batch, all but its draws where these come late; its results are there after model_collect(), which waits
- * for it but for no batch queued later. Only arguments out of the limits fail; a row with NaN is reported in bad[]. Two
- * batches may be under way, of different `reply`, if the first is in decode form, of at most model_ahead_rows() tokens,
- * and no logits are wanted of it. A batch that nobody collects is none. */
+ * for it but for no batch queued later. Only arguments out of the limits fail; a row with NaN is reported in bad[].
+ * Others may be queued behind it, of different `reply`, before it is collected, if no logits are wanted of it; with
+ * limits.deterministic, if it is in decode form, of at most model_ahead_rows() tokens. A batch that nobody collects is
+ * none. */
 status model_check(const model *m, const model_batch *b, err *e); /* the arguments, which model_queue() checks too */
 status model_queue(model *m, const model_batch *b, err *e);
 /* The draws of a batch with late_draw, which was the last one queued: so the passes of a step are under way while

@@ -23,6 +23,7 @@ static i64 widest_ffn(const model_config *c) {
 /* Rows that one rank draws, at most. */
 static i64 drawn_most(const model *m) {
     const rank_seams *r = m->o->ranks;
+    if (!model_ends(m->c)) return 0;
     return r && r->head ? ceil_div(m->lim.logit_rows, r->ranks) : m->lim.logit_rows;
 }
 
@@ -115,7 +116,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
         {&m->deferred.squares, (u64)DEFERRED_ROWS * DEFERRED_PARTS, sizeof(f32), "sums of squares"},
         {&m->tables, tables_bytes(l), 1, "a batch's tables"},
-        {&m->logits, (u64)l->logit_rows * (u64)c->vocab_held, sizeof(f32), "logits"},
+        {&m->logits, model_ends(c) * (u64)l->logit_rows * (u64)c->vocab_held, sizeof(f32), "logits"},
         {&m->whole, m->o->ranks && m->o->ranks->head ? (u64)(drawn_most(m) * model_vocab_there(c)) : 0, sizeof(f32),
          "logits"},
         {&m->masks, (u64)l->logit_rows * (u64)model_mask_words(m), sizeof(u64), "sets of tokens"},
@@ -181,7 +182,7 @@ static status allocate_on_host(model *m, err *e) {
     if (!block || !m->steps || !m->part_spans || !m->part_outs)
         return err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
     status st = ST_OK;
-    for (int i = 0; st == ST_OK && i < 2; i++)
+    for (int i = 0; st == ST_OK && i < MODEL_REPLIES; i++)
         st = m->mem.dev->readback_open(m->mem.dev, model_readback_bytes(m), &m->readbacks[i], e);
     return st;
 }
@@ -251,7 +252,7 @@ void model_close(model *m) {
     free(m->part_outs);
     model_weights_free(&m->w);
     device_pool_free(&m->mem);
-    for (int i = 0; i < 2; i++) m->mem.dev->readback_close(m->mem.dev, m->readbacks[i]);
+    for (int i = 0; i < MODEL_REPLIES; i++) m->mem.dev->readback_close(m->mem.dev, m->readbacks[i]);
     free(m->tables_host.drawn);
     free(m);
 }

@@ -48,7 +48,7 @@ struct model {
     deferred_norm deferred;   /* of h */
     batch_tables tables_dev;  /* of this batch, on the device */
     batch_tables tables_host; /* the same on the host */
-    device_readback *readbacks[2];
+    device_readback *readbacks[MODEL_REPLIES];
     f32 *logits;              /* [logit_rows, vocab_held] */
     f32 *whole;               /* of ranks: logits [logit_rows / ranks, vocab] of the rows that this one draws */
     u64 *masks;               /* [logit_rows, model_mask_words()]: which tokens may be drawn */
@@ -85,6 +85,7 @@ static inline u64 model_readback_bytes(const model *m) {
 /* Of n rows those whose tokens are drawn here, and whose log-probabilities are known. */
 static inline row_range model_drawn_rows(const model *m, i64 n) {
     const rank_seams *r = m->o->ranks;
+    if (!model_ends(m->c)) return (row_range){0, 0};
     return r && r->head ? comm_rows(n, r->ranks, r->rank) : (row_range){0, n};
 }
 

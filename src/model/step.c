@@ -57,6 +57,7 @@ static void read_share(model *m, const model_batch *b, i64 from, i64 to) {
 
 /* The wanted logits, in as few reads as there are runs of rows. */
 static status read_logits(model *m, const model_batch *b, err *e) {
+    if (!model_ends(m->c)) return ST_OK;
     const i64 vocab = m->c->vocab;
     bool any = false;
     for (i64 from = 0, to; from < b->n_out; from = to) {
@@ -116,9 +117,10 @@ static void send_masks(model *m, const model_batch *b) {
 }
 
 static void queue_draw(model *m, const model_batch *b) {
-    if (b->n_out && b->draws && b->masks) send_masks(m, b);
-    if (b->n_out) model_draw(m, b);
-    if (b->n_out && b->tops) model_logprobs(m, b);
+    const bool here = b->n_out && model_ends(m->c);
+    if (here && b->draws && b->masks) send_masks(m, b);
+    if (here) model_draw(m, b);
+    if (here && b->tops) model_logprobs(m, b);
     send_results(m, b);
 }
 

@@ -109,7 +109,7 @@ void leave_running(scheduler *s, task *t, bool keep) {
     /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it
      * writes later. */
     radix_release(&s->tree, t->pages, t->n_pages);
-    t->n_pages = t->n_kv = t->check_left = 0;
+    t->n_pages = t->n_kv = t->n_flight = t->check_left = 0;
     t->known = (radix_path){0};
     t->running = false;
 }

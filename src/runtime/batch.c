@@ -5,7 +5,9 @@
 #include <string.h>
 
 /* Rows that t could run: the rest of its prompt, up to a picture that is not there yet, or of what follows it. */
-static i64 pending(const task *t) { return (in_prompt(t) ? t->media_ready : t->n) - t->n_kv; }
+static i64 pending(const task *t) { return (in_prompt(t) ? t->media_ready : t->n) - t->n_kv - t->n_flight; }
+/* What it runs next is known: a token that follows a prompt under way, or another that is, is not. */
+static bool is_ready(const task *t) { return !t->n_flight || in_prompt(t); }
 static bool wants_prompt_rows(const task *t) {
     return t->r.prompt_logprobs && in_prompt(t) && t->prompt_rows_done < t->r.n_prompt - 1;
 }
@@ -46,10 +48,16 @@ static i64 spare_rows(const scheduler *s, i64 answers, i64 most) {
     return engine_backend(s->g)->gpu && answers <= DECODE_ROWS ? DECODE_ROWS - answers : most - answers;
 }
 
-/* Every decoding task runs its token, and those that were forced behind it as far as there is room. */
+/* Every decoding task runs its token, or of a pipeline's batch its share of them, and those that were forced behind it
+ * as far as there is room. */
 static i64 plan_decoding(scheduler *s, i64 *replay) {
-    i64 answers = 0;
-    for (i64 i = 0; i < s->n_running; i++) answers += s->running[i]->n_step = is_decoding(s->running[i]);
+    i64 answers = 0, all = 0;
+    for (i64 i = 0; i < s->n_running; i++) all += is_decoding(s->running[i]);
+    const i64 most = ceil_div(all, s->depth);
+    for (i64 i = 0; i < s->n_running; i++) {
+        task *t = s->running[i];
+        answers += t->n_step = answers < most && is_ready(t) && is_decoding(t);
+    }
     i64 spare = spare_rows(s, answers, *replay);
     *replay -= answers;
     for (i64 i = 0; i < s->n_running && spare > 0; i++) {
@@ -74,7 +82,7 @@ static void plan(scheduler *s, task **rest) {
     b.replay -= drafts, b.logits -= drafts;
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
-        if (t->n_step) continue;
+        if (t->n_step || !is_ready(t) || (s->depth > 1 && is_decoding(t))) continue;
         if (!first) {
             first = t;
             continue;
@@ -109,7 +117,7 @@ void add_draft_out(batch *b, task *t, i64 position, i32 id, i64 parent) {
 
 /* every: an out for each row, also where nobody needs it. */
 static void add_span(scheduler *s, batch *b, task *t, bool every) {
-    const i64 first = t->n_kv, end = first + t->n_step, row = b->n_rows, n = t->n_step + t->n_draft;
+    const i64 first = t->n_kv + t->n_flight, end = first + t->n_step, row = b->n_rows, n = t->n_step + t->n_draft;
     b->spans[b->n_spans] =
         (model_span){.first = row, .n = n, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
     if (in_prompt(t)) media_of_span(t, &b->spans[b->n_spans]);
@@ -143,7 +151,7 @@ static bool wants_every_row(const scheduler *s) {
 }
 
 /* Spans in decode form come first. */
-static void build(scheduler *s, batch *b) {
+void batch_build(scheduler *s, batch *b) {
     plan(s, b->tasks);
     const bool every = wants_every_row(s);
     b->n_rows = b->n_spans = b->n_outs = b->n_answers = b->n_copies = b->n_trees = 0;
@@ -264,8 +272,9 @@ static void span_result(scheduler *s, batch *b, i64 i) {
     task *t = b->tasks[i];
     const model_span *p = &b->spans[i];
     if (!t) return;
-    bool prompt = in_prompt(t);
+    const bool prompt = t->n_kv < t->r.n_prompt;
     const i64 n = p->n - b->drafts[i];
+    if (s->depth > 1) t->n_flight -= n;
     for (i64 k = 0; k < n; k++) {
         i32 mark = b->bad[p->first + k];
         if (!mark) continue;
@@ -282,7 +291,7 @@ static void span_result(scheduler *s, batch *b, i64 i) {
 
 void forget_rows(scheduler *s, const task *t) {
     drafts_forget(s, t);
-    for (size_t k = 0; k < COUNT_OF(s->batches); k++) {
+    for (i64 k = 0; k < s->n_batches; k++) {
         batch *b = &s->batches[k];
         for (i64 i = 0; i < b->n_spans; i++)
             if (b->tasks[i] == t) b->tasks[i] = NULL;
@@ -310,8 +319,7 @@ static void batch_count(scheduler *s, const batch *b, f64 seconds) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The pass itself failed: nothing in the batch has a result, and there is no reason to expect better of the next. */
-static void break_down(scheduler *s, const err *why) {
+void break_down(scheduler *s, const err *why) {
     pthread_mutex_lock(&s->lock);
     s->broken = true;
     s->fault = *why;
@@ -330,7 +338,7 @@ void fail_all(scheduler *s) {
     }
 }
 
-static model_batch model_batch_of(const scheduler *s, const batch *b) {
+model_batch model_batch_of(const scheduler *s, const batch *b) {
     return (model_batch){.n = b->n_rows,
                          .ids = b->ids,
                          .n_spans = b->n_spans,
@@ -355,7 +363,7 @@ static model_batch model_batch_of(const scheduler *s, const batch *b) {
                          .reply = (int)(b - s->batches)};
 }
 
-static status queue_batch(scheduler *s, batch *b, err *e) {
+status batch_queue(scheduler *s, batch *b, err *e) {
     const model_batch m = model_batch_of(s, b);
     b->began_s = now_s();
     return engine_queue(s->g, &m, e);
@@ -442,7 +450,7 @@ static void draft_result(scheduler *s, batch *b, i64 i) {
     token_result(s, o);
 }
 
-static void take_results(scheduler *s, batch *b) {
+void batch_take_results(scheduler *s, batch *b) {
     for (i64 i = 0; i < b->n_spans; i++) span_result(s, b, i);
     drafts_begin(s, b);
     draw_all(s, b);
@@ -467,13 +475,14 @@ static void take_results(scheduler *s, batch *b) {
 }
 
 /* Masks are made while the passes of the step run, which were queued before; and the draws behind them. */
-static status queue_draws(scheduler *s, batch *b, err *e) {
+status batch_queue_draws(scheduler *s, batch *b, err *e) {
     make_masks(s, b);
     const model_batch m = model_batch_of(s, b);
     return engine_queue_draw(s->g, &m, e);
 }
 
 void run_batch(scheduler *s) {
+    if (s->depth > 1) return run_pipeline(s);
     err e = {0};
     status st = ST_OK;
     batch *b = take_ahead(s);
@@ -483,24 +492,24 @@ void run_batch(scheduler *s) {
         if (st == ST_OK && !drafts_collect_late(s)) st = drafts_collect(s, &e);
         if (st != ST_OK) return break_down(s, &e);
         reserve_pages(s);
-        build(s, b);
+        batch_build(s, b);
         plan_draws(s, b);
         b->queued_ahead = false;
-        if (b->n_rows) st = queue_batch(s, b, &e);
+        if (b->n_rows) st = batch_queue(s, b, &e);
         if (st == ST_OK && drafts_collect_late(s)) st = drafts_collect(s, &e), drafts_arrive(b);
         if (st == ST_OK && !b->n_rows) return;
     }
-    if (st == ST_OK) st = queue_draws(s, b, &e);
+    if (st == ST_OK) st = batch_queue_draws(s, b, &e);
     if (st == ST_OK) st = drafts_keep(s, b, &e);
     batch *next = &s->batches[b == s->batches];
     if (st == ST_OK && build_ahead(s, b, next)) {
-        st = queue_batch(s, next, &e);
+        st = batch_queue(s, next, &e);
         next->queued_ahead = true;
         s->ahead = next;
     }
     const model_batch m = model_batch_of(s, b);
     if (st == ST_OK) st = engine_collect(s->g, &m, &e);
-    if (st == ST_OK) take_results(s, b);
+    if (st == ST_OK) batch_take_results(s, b);
     if (st == ST_OK) st = drafts_copy_kept(s, &e);
     if (st == ST_OK) st = drafts_queue(s, b, &e);
     if (st != ST_OK) break_down(s, &e);

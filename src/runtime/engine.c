@@ -21,20 +21,26 @@ static i64 ranks_meant(const engine_options *o) { return max_i64(o->tp && o->tp_
 
 /* Options of one kind of device that were given for another. */
 static status check_device_options(const engine_options *o, const char *name, bool on_gpu, err *e) {
-    if (o->nnodes > 1 && o->tp < 2)
-        return err_set(e, ST_INPUT, "--nnodes %lld is for --tp: processes share a model by its ranks",
+    const bool several = o->tp > 1 || o->pp > 1;
+    if (o->nnodes > 1 && o->tp < 2 && o->pp < 2)
+        return err_set(e, ST_INPUT, "--nnodes %lld is for --tp and --pp: processes share a model by its ranks",
                        (long long)o->nnodes);
+    if (o->pp_layers && o->pp < 2) return err_set(e, ST_INPUT, "--pp-layers is for --pp");
+    if (o->pp > 1 && o->tp_slice) return err_set(e, ST_INPUT, "--pp does not go with --tp-slice");
+    if (max_i64(o->tp, 1) * max_i64(o->pp, 1) > COMM_RANKS_MAX)
+        return err_set(e, ST_INPUT, "--tp %lld and --pp %lld: at most %d ranks", (long long)o->tp, (long long)o->pp,
+                       COMM_RANKS_MAX);
     if (o->nnodes > 1 && (o->tp_slice || o->step))
         return err_set(e, ST_INPUT, "--nnodes does not go with %s", o->step ? "--simulate" : "--tp-slice");
     if (o->eager && !on_gpu) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
     if (o->disable_fused && !on_gpu) return err_set(e, ST_INPUT, "--disable-fused is for --device cuda");
     if (o->tuned && !on_gpu) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
     if (o->cpu_mask && strcmp(name, "cpu")) return err_set(e, ST_INPUT, "--cpu-mask is for --device cpu");
-    if (o->gpus && (!on_gpu || o->tp < 2)) return err_set(e, ST_INPUT, "--gpus is for --device cuda with --tp");
-    if (o->nccl && (!on_gpu || (o->tp < 2 && !(o->tp && o->tp_slice))))
+    if (o->gpus && (!on_gpu || !several)) return err_set(e, ST_INPUT, "--gpus is for --device cuda with --tp or --pp");
+    if (o->nccl && (!on_gpu || (!several && !(o->tp && o->tp_slice))))
         return err_set(e, ST_INPUT, "--disable-custom-all-reduce is for --device cuda with --tp: leave it out");
-    if (o->tp > 1 && on_gpu && name[4])
-        return err_set(e, ST_INPUT, "--device %s with --tp: --gpus says which GPUs", name);
+    if (several && on_gpu && name[4])
+        return err_set(e, ST_INPUT, "--device %s with --%s: --gpus says which GPUs", name, o->tp > 1 ? "tp" : "pp");
     if (o->tp_slice && o->tp > o->tp_slice)
         return err_set(e, ST_INPUT, "--tp %lld with --tp-slice %lld: so many of the slice's ranks do not exist",
                        (long long)o->tp, (long long)o->tp_slice);
@@ -115,10 +121,15 @@ static status bind_ranks(engine *g, const engine_options *o, err *e) {
 
 static f64 deadline_of(const engine_options *o) { return o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S; }
 
+static status choose_layout(engine *g, const engine_options *o, err *e) {
+    rank_layout *l = &g->layout;
+    *l = (rank_layout){.tp = max_i64(o->tp, 1), .pp = max_i64(o->pp, 1)};
+    return model_divide_layers(g->config.n_layers, l->pp, o->pp_layers, "--pp", l->layers, e);
+}
+
 /* The ranks with their backends, and the host's threads among them. */
 static status choose_backend(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
-    const i64 n = max_i64(o->tp, 1);
     backend_wish w = {
         .options = {.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused},
         .tuned = o->tuned,
@@ -129,13 +140,17 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     status st = check_device_options(o, name, backend_name_is_gpu(name), e);
     if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &w.options.isa, e);
     if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &w.options.act, e);
+    if (st == ST_OK) st = choose_layout(g, o, e);
     if (st == ST_OK)
-        st = ranks_open(&g->ranks, &g->config, n, g->hosts, o->tp == 1 && o->tp_slice > 1, deadline_of(o), e);
+        st = ranks_open(&g->ranks, &g->config, &g->layout, g->hosts, o->tp == 1 && o->tp_slice > 1, deadline_of(o), e);
     if (st != ST_OK) return st;
+    const i64 n = g->ranks.n;
     w.ranks = g->ranks.held * (g->hosts ? hosts_here(g->hosts) : 1);
     w.first = g->hosts ? hosts_place(g->hosts) * g->ranks.held : 0;
     g->ranks.nccl = o->nccl;
-    g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / w.ranks, 1) : (int)o->threads;
+    /* stages compute one after the other: those of one stage share the processors */
+    g->ranks.threads_each =
+        n > 1 ? (int)max_i64(omp_get_max_threads() / min_i64(w.ranks, g->layout.tp), 1) : (int)o->threads;
     if (n > 1 && backend_name_is_gpu(name)) st = choose_gpus(o, w.ranks, w.gpus, e);
     if (st == ST_OK) st = bind_ranks(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
@@ -175,6 +190,7 @@ static status engine_check_options(const engine_options *o, err *e) {
         i64 v, hi;
     } all[] = {{"--threads", o->threads, 4096},
                {"--tp", o->tp, COMM_RANKS_MAX},
+               {"--pp", o->pp, STAGES_MAX},
                {"--nnodes", o->nnodes, HOSTS_MOST},
                {"--dcp", o->dcp, COMM_RANKS_MAX},
                {"--tp-slice", o->tp_slice, 1024},
@@ -197,7 +213,8 @@ static const model_memory *memory_of(const engine *g, i64 rank) { return model_m
 static u64 weights_of(const engine *g, i64 rank) {
     const model_memory *m = memory_of(g, rank);
     const model_memory *d = g->has_draft ? draft_memory_plan(g->ranks.of[rank].draft) : NULL;
-    const model_memory *v = g->has_vision ? vision_memory_plan(g->ranks.of[rank].vision) : NULL;
+    const vision *tower = g->ranks.of[rank].vision;
+    const model_memory *v = tower ? vision_memory_plan(tower) : NULL;
     return m->weights.mapped + m->weights.own + (d ? d->weights.mapped + d->weights.own : 0) +
            (v ? v->weights.mapped + v->weights.own : 0);
 }
@@ -212,7 +229,10 @@ static f64 static_share(const engine *g, const engine_options *o) {
 static f64 pages_that_fit(const engine *g, const engine_options *o, i64 kv_ranks) {
     const f64 bytes = static_share(g, o) * (f64)g->lim.memory_max - (f64)g->most_weights;
     const u64 draft = g->has_draft ? draft_kv_bytes(&g->draft_config, 1, g->lim.kv_type) : 0;
-    return fmax(bytes, 0) / ((f64)model_kv_bytes(&g->config, 1, g->lim.kv_type) / (f64)kv_ranks + (f64)draft);
+    model_config widest = g->config; /* the stage with most layers: all have as many pages */
+    widest.n_layers = 0;
+    for (i64 s = 0; s < g->layout.pp; s++) widest.n_layers = max_i64(widest.n_layers, g->layout.layers[s]);
+    return fmax(bytes, 0) / ((f64)model_kv_bytes(&widest, 1, g->lim.kv_type) / (f64)kv_ranks + (f64)draft);
 }
 
 static status choose_kv_ranks(engine *g, const engine_options *o, err *e) {
@@ -318,7 +338,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     g->lim.decode_rows = min_i64(g->lim.rows, 64);
     g->lim.prefill_spans = 1;
     g->lim.logit_rows = LOGIT_ROWS;
-    g->lim.logit_rows = ceil_div(g->lim.logit_rows, g->ranks.n) * g->ranks.n;
+    g->lim.logit_rows = ceil_div(g->lim.logit_rows, g->ranks.tp) * g->ranks.tp;
     if (!o->max_running) return ST_OK;
     /* A sequence that was preempted runs its own tokens again in decode form: some rows for that beside one for
      * each of the others. */
@@ -326,7 +346,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     g->lim.decode_rows = o->max_running + REPLAY_ROWS;
     g->lim.rows = g->chunk + g->lim.decode_rows;
     g->lim.prefill_spans = min_i64(o->max_running, PREFILL_SPANS);
-    g->lim.logit_rows = ceil_div(o->max_running + LOGIT_ROWS, g->ranks.n) * g->ranks.n;
+    g->lim.logit_rows = ceil_div(o->max_running + LOGIT_ROWS, g->ranks.tp) * g->ranks.tp;
     engine_draft_limits(g);
     engine_vision_limits(g);
     st = choose_pool(g, o, e);
@@ -375,22 +395,29 @@ static const char *write_nodes(const engine *g, char *out, size_t cap) {
     return out;
 }
 
+/* Ranks, processes, and the layers of stages: "4 ranks in 2 processes, stages of 31, 30 layers; ". */
+static void write_share(const engine *g, char *out, size_t cap) {
+    size_t n = 0;
+    if (g->config.slice)
+        snprintf(out, cap, "slice %lld of %lld, %sdummy; ", (long long)g->config.slice, (long long)g->config.ranks,
+                 g->ranks.n == 1 && g->ranks.of[0].comm ? "exchanging with itself, " : "");
+    if (g->config.slice || g->ranks.n == 1) return;
+    n = (size_t)snprintf(out, cap, "%lld ranks", (long long)g->ranks.n);
+    if (g->hosts) n += (size_t)snprintf(out + n, cap - n, " in %lld processes", (long long)hosts_count(g->hosts));
+    for (i64 s = 0; g->layout.pp > 1 && s < g->layout.pp && n < cap; s++)
+        n += (size_t)snprintf(out + n, cap - n, "%s%lld", s ? ", " : ", stages of ", (long long)g->layout.layers[s]);
+    if (n < cap) snprintf(out + n, cap - n, "%s; ", g->layout.pp > 1 ? " layers" : "");
+}
+
 static void write_plan(engine *g, f64 seconds) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
-    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[64] = "", experts[32] = "", each[24] = "";
+    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[128] = "", experts[32] = "", each[24] = "";
     char nodes[160], divided[48] = "", drafts[128], pinned[64] = "", tower[96];
     if (g->pinned_accept > 0)
         snprintf(pinned, sizeof pinned, "ACCEPTANCE PINNED TO %g TOKENS A STEP; ", g->pinned_accept);
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
-    if (g->config.slice)
-        snprintf(share, sizeof share, "slice %lld of %lld, %sdummy; ", (long long)g->config.slice,
-                 (long long)g->config.ranks, g->ranks.n == 1 && g->ranks.of[0].comm ? "exchanging with itself, " : "");
-    else if (g->hosts)
-        snprintf(share, sizeof share, "%lld ranks in %lld processes; ", (long long)g->ranks.n,
-                 (long long)hosts_count(g->hosts));
-    else if (g->ranks.n > 1)
-        snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
+    write_share(g, share, sizeof share);
     if (g->ranks.n > 1) snprintf(each, sizeof each, " a rank");
     if (g->lim.kv.ranks > 1)
         snprintf(divided, sizeof divided,
@@ -424,9 +451,9 @@ static void say_plan(const engine *g, const engine_options *o) {
              (long long)engine_kv_tokens(g), bytes_text(work, r->work), reserve,
              bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve), bytes_text(there, g->lim.memory_max),
              b->device->name);
-    if (g->ranks.n > 1)
+    if (g->ranks.tp > 1)
         log_note("KV cache: room for %.0f tokens where every rank has all of it, for %.0f where the ranks divide it",
-                 floor(pages_that_fit(g, o, 1)) * KV_PAGE, floor(pages_that_fit(g, o, g->ranks.n)) * KV_PAGE);
+                 floor(pages_that_fit(g, o, 1)) * KV_PAGE, floor(pages_that_fit(g, o, g->ranks.tp)) * KV_PAGE);
 }
 
 static status open_share(rank *k, void *ud, err *e) {
@@ -438,7 +465,7 @@ static status open_share(rank *k, void *ud, err *e) {
 static status plan_share(rank *k, void *ud, err *e) {
     model_limits own = ((const engine *)ud)->lim;
     own.memory_max = k->memory;
-    own.kv.rank = k->index;
+    own.kv.rank = k->place;
     status st = engine_draft_plan_rank(ud, k, &own, e);
     if (st == ST_OK) st = engine_vision_plan_rank(ud, k, &own, e);
     return st == ST_OK ? model_plan(k->model, &own, e) : st;
@@ -528,6 +555,7 @@ i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_page
 const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
 i64 engine_ranks(const engine *g) { return g->ranks.n; }
+i64 engine_stages(const engine *g) { return g->ranks.pp; }
 i64 engine_kv_ranks(const engine *g) { return g->lim.kv.by_sequence ? 1 : g->lim.kv.ranks; }
 i64 engine_sequence_ranks(const engine *g) { return g->lim.kv.by_sequence ? g->lim.kv.ranks : 1; }
 i64 engine_numa_node(const engine *g, i64 rank) {

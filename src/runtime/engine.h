@@ -30,7 +30,9 @@ typedef struct {
     const char *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
     const char *moe_format;  /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
     const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
-    i64 tp;                  /* ranks that share the model; 0, 1: one has all of it */
+    i64 tp;                  /* ranks that share every layer; 0, 1: one has all of it */
+    i64 pp;                  /* stages of so many ranks, each with layers of its own; 0, 1: one has all */
+    const char *pp_layers;   /* "31,30": how many each has; NULL: as many */
     i64 nnodes; /* processes that mpirun has started, each with as many of the ranks; 0, 1: this one has all */
     i64 dcp;    /* of these, ranks that divide the KV cache's pages: 1: none do, else tp; 0: runtime/kv_layout.h */
     bool dp_attention;     /* ranks attend for sequences of their own, with all heads (data-parallel attention) */
@@ -120,7 +122,8 @@ void engine_profile_clear(engine *g);
 /* Sorted; NULL without options.profile. For the thread that runs the engine, or when it rests. */
 const engine_phase *engine_profile(engine *g, int phase);
 bool engine_on_gpu(const engine *g);
-i64 engine_ranks(const engine *g);               /* that share the model */
+i64 engine_ranks(const engine *g); /* that share the model: those of a stage, times the stages */
+i64 engine_stages(const engine *g);
 i64 engine_kv_ranks(const engine *g);            /* that divide the KV cache; 1: each has all of it */
 i64 engine_sequence_ranks(const engine *g);      /* that have sequences of their own; 1: all attend for each */
 i64 engine_numa_node(const engine *g, i64 rank); /* -1: it is not bound to one */

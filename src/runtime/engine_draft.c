@@ -22,6 +22,9 @@ static status check_draft_options(const engine *g, const engine_options *o, err 
         return err_set(e, ST_INPUT,
                        "--speculative-draft-model-path: a simulated step computes nothing that a draft "
                        "could read");
+    if (o->pp > 1)
+        return err_set(e, ST_UNSUPPORTED,
+                       "--speculative-draft-model-path with --pp: a draft model reads layers of several stages");
     if (o->dp_attention)
         return err_set(e, ST_UNSUPPORTED,
                        "--speculative-draft-model-path with --enable-dp-attention: every rank's draft reads all "

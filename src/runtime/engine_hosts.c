@@ -78,6 +78,7 @@ static void put_options(buf *b, const engine_options *o) {
         i64 value;
     } numbers[] = {{"--nnodes", o->nnodes},
                    {"--tp", o->tp},
+                   {"--pp", o->pp},
                    {"--dcp", o->dcp},
                    {"--enable-dp-attention", o->dp_attention},
                    {"--context-length", o->context},
@@ -94,11 +95,8 @@ static void put_options(buf *b, const engine_options *o) {
                    {"--speculative-num-draft-tokens", o->draft_nodes}};
     const struct {
         const char *name, *value;
-    } texts[] = {{"--device", o->device},
-                 {"--cpu-mask", o->cpu_mask},
-                 {"--kv-cache-dtype", o->kv_dtype},
-                 {"--load-format", o->load_format},
-                 {"--moe-format", o->moe_format}};
+    } texts[] = {{"--device", o->device},           {"--pp-layers", o->pp_layers},     {"--cpu-mask", o->cpu_mask},
+                 {"--kv-cache-dtype", o->kv_dtype}, {"--load-format", o->load_format}, {"--moe-format", o->moe_format}};
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         buf_fmt(b, "%s=%lld\n", numbers[i].name, (long long)numbers[i].value);
     for (size_t i = 0; i < COUNT_OF(texts); i++)

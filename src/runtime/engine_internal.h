@@ -12,6 +12,7 @@ struct engine {
     model_config config; /* of the whole model, or of --tp-slice's share */
     checkpoint *ck;      /* NULL: dummy weights */
     hosts *hosts;        /* NULL: one process has all ranks */
+    rank_layout layout;
     ranks ranks;
     bool has_draft, draft_left_out;
     draft_config draft_config; /* of the whole draft, or of --tp-slice's share */

@@ -1,4 +1,5 @@
-/* runtime/engine_vision.c: an engine's vision tower, whole on every rank; items are divided (ranks_media.c). */
+/* runtime/engine_vision.c: an engine's vision tower, whole on every rank of the first stage; items are divided
+ * (ranks_media.c). */
 #include "base/log.h"
 #include "runtime/engine_internal.h"
 #include <stdio.h>
@@ -29,7 +30,7 @@ status engine_vision_open(engine *g, const engine_options *o, err *e) {
 }
 
 status engine_vision_open_rank(const engine *g, rank *k, err *e) {
-    if (!g->has_vision) return ST_OK;
+    if (!g->has_vision || k->stage) return ST_OK;
     return vision_open(&k->vision, &g->vision_config, g->ck, &k->backend.ops, k->backend.device, e);
 }
 
@@ -42,7 +43,8 @@ void engine_vision_limits(engine *g) {
 }
 
 status engine_vision_plan_rank(const engine *g, rank *k, model_limits *own, err *e) {
-    if (!g->has_vision) return ST_OK;
+    if (k->stage) own->media_rows = 0; /* the first stage's ranks have them */
+    if (!g->has_vision || k->stage) return ST_OK;
     status st = vision_plan(k->vision, &g->vision_lim, e);
     const model_memory *m = vision_memory_plan(k->vision);
     own->reserve += m->weights.own + m->work;
@@ -70,6 +72,7 @@ static status warm_rank_vision(rank *k, err *e) {
 }
 
 static status load_rank_vision(rank *k, void *ud, err *e) {
+    if (k->stage) return ST_OK;
     ops_set_threads(((const engine *)ud)->ranks.threads_each);
     status st = vision_load(k->vision, e);
     return st == ST_OK && k->backend.gpu ? warm_rank_vision(k, e) : st;
@@ -82,7 +85,7 @@ status engine_vision_load(engine *g, err *e) {
 const char *engine_vision_text(const engine *g, char *out, size_t cap) {
     char weights[BYTES_TEXT], work[BYTES_TEXT];
     out[0] = 0;
-    if (!g->has_vision) return out;
+    if (!g->has_vision || !g->ranks.of[0].vision) return out;
     const model_memory *m = vision_memory_plan(g->ranks.of[0].vision);
     snprintf(out, cap, ", a vision tower (weights %s, working memory %s)",
              bytes_text(weights, m->weights.mapped + m->weights.own), bytes_text(work, m->work));

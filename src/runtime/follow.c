@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tags of exchanges between processes beside those of ranks, which have the numbers of comm_hosts.c. */
+/* Tags of MPI_RESULTS. */
 enum { TAG_RESULTS = MPI_TAG_MAX, TAG_DRAFTS = MPI_TAG_MAX - 1, TAG_DONE = MPI_TAG_MAX - 2 };
 
 /* ---- process 0 ---- */
@@ -31,24 +31,26 @@ void ranks_dismiss(ranks *r) {
 
 /* Where results of a process's ranks lie, in its parcel and in a batch. */
 typedef struct {
-    i64 first, end;  /* its ranks */
     i64 from, to;    /* columns of logits */
     row_range drawn; /* rows that its ranks draw */
+    i64 tokens;      /* of all rows, where process 0 has none of the last stage's ranks, and this one has the first */
 } process_share;
 
 static process_share process_share_of(const ranks *r, const model_batch *b, i64 process) {
-    process_share s = {.first = process * r->held, .end = (process + 1) * r->held};
-    s.from = r->vocab_first[s.first], s.to = r->vocab_first[s.end];
-    s.drawn = (row_range){comm_rows(b->n_out, r->n, s.first).from, comm_rows(b->n_out, r->n, s.end - 1).to};
+    const row_range own = ranks_places(r, process, r->pp - 1), leads = ranks_places(r, 0, r->pp - 1);
+    if (own.from == own.to) return (process_share){0};
+    process_share s = {.from = r->vocab_first[own.from], .to = r->vocab_first[own.to]};
+    s.drawn = (row_range){comm_rows(b->n_out, r->tp, own.from).from, comm_rows(b->n_out, r->tp, own.to - 1).to};
+    s.tokens = b->draws && !own.from && leads.from == leads.to ? b->n_out : 0;
     return s;
 }
 
 static bool wants_logits(const model_batch *b, i64 row) { return !b->draws || (b->keep && b->keep[row]); }
 
-/* Bytes of a parcel: marks, logits, log-probabilities. */
+/* Bytes of a parcel: marks, tokens, logits, log-probabilities. */
 static u64 parcel_bytes(const model_batch *b, const process_share *s) {
     const i64 rows = b->tops ? s->drawn.to - s->drawn.from : 0;
-    i64 units = b->n + rows * (1 + 2 * b->top_most);
+    i64 units = b->n + s->tokens + rows * (1 + 2 * b->top_most);
     for (i64 i = 0; i < b->n_out; i++)
         if (wants_logits(b, i)) units += s->to - s->from;
     return (u64)units * sizeof(i32);
@@ -71,6 +73,7 @@ static void copy_results(const ranks *r, const model_batch *b, const process_sha
     for (i64 i = 0; !out && i < b->n; i++)
         if (!b->bad[i]) b->bad[i] = marks[i];
     parcel += (size_t)b->n * sizeof(i32);
+    if (s->tokens) parcel = copy_part(parcel, b->drawn, s->tokens, out);
     for (i64 i = 0; i < b->n_out; i++)
         if (wants_logits(b, i)) parcel = copy_part(parcel, b->logits + i * vocab + s->from, s->to - s->from, out);
     if (!b->tops) return;
@@ -89,7 +92,7 @@ static status gather_parcels(ranks *r, const char *what, i32 tag, const u64 *byt
             with[p] = (host_parcel){.in = all, .in_bytes = bytes[p]};
         else if (p == self)
             with[0] = (host_parcel){.out = all, .out_bytes = bytes[p]};
-    return hosts_exchange(r->hosts, what, tag, with, NULL, e);
+    return hosts_exchange(&(host_group){r->hosts, 0, n, MPI_RESULTS}, what, tag, with, NULL, e);
 }
 
 status ranks_share_results(ranks *r, const model_batch *b, err *e) {
@@ -146,7 +149,8 @@ status ranks_share_done(ranks *r, bool *all, err *e) {
     const i64 n = hosts_count(r->hosts);
     const bool mine = *all;
     for (i64 p = 0; p < n; p++) with[p] = (host_parcel){&mine, &there[p], sizeof mine, sizeof *there};
-    status st = hosts_exchange(r->hosts, "a pass over pictures", TAG_DONE, with, NULL, e);
+    const host_group all_of = {r->hosts, 0, n, MPI_RESULTS};
+    status st = hosts_exchange(&all_of, "a pass over pictures", TAG_DONE, with, NULL, e);
     for (i64 p = 0; st == ST_OK && p < n; p++)
         if (p != hosts_self(r->hosts)) *all = *all && there[p];
     return st;
@@ -164,8 +168,8 @@ typedef struct {
 typedef struct {
     ranks *r;
     i64 topk, vocab;
-    follow_batch batches[2]; /* by model_batch.reply */
-    f32 *logits;             /* [logit_rows, vocab]: of one batch at a time they are wanted */
+    follow_batch batches[MODEL_REPLIES]; /* by model_batch.reply */
+    f32 *logits;                         /* [logit_rows, vocab]: of one batch at a time they are wanted */
     wire_job job, drafts;
     draft_batch draft;
     i32 *ids; /* guesses: 0, or -1 where one is bad */
@@ -208,7 +212,7 @@ static void swap_jobs(wire_job *a, wire_job *b) {
 }
 
 static status follow_queue(follower *f, err *e) {
-    follow_batch *b = &f->batches[f->job.a & 1];
+    follow_batch *b = &f->batches[f->job.a & (MODEL_REPLIES - 1)];
     swap_jobs(&f->job, &b->queued);
     status st = wire_read_batch(&b->queued, &b->b, f->vocab, e);
     b->b.bad = b->bad, b->b.drawn = b->drawn_ids, b->b.logits = f->logits;
@@ -219,7 +223,7 @@ static status follow_queue(follower *f, err *e) {
 }
 
 static status follow_draw(follower *f, err *e) {
-    follow_batch *b = &f->batches[f->job.a & 1];
+    follow_batch *b = &f->batches[f->job.a & (MODEL_REPLIES - 1)];
     swap_jobs(&f->job, &b->drawn);
     status st = wire_read_draws(&b->drawn, &b->b, f->vocab, e);
     return st == ST_OK ? ranks_queue_draw(f->r, &b->b, e) : st;
@@ -264,7 +268,7 @@ static status follow_job(follower *f, bool *over, err *e) {
     switch (f->job.kind) {
     case JOB_QUEUE: return follow_queue(f, e);
     case JOB_DRAW: return follow_draw(f, e);
-    case JOB_COLLECT: return ranks_collect(f->r, &f->batches[f->job.a & 1].b, e);
+    case JOB_COLLECT: return ranks_collect(f->r, &f->batches[f->job.a & (MODEL_REPLIES - 1)].b, e);
     case JOB_DRAFTS: return follow_drafts(f, e);
     case JOB_COLLECT_DRAFTS: return follow_collect_drafts(f, e);
     case JOB_COPY_KV: return follow_copy(f, e);

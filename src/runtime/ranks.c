@@ -49,6 +49,16 @@ static void await(rank_threads *t, bool (*is)(rank_threads *t, u64 done), u64 do
     pthread_mutex_unlock(&t->lock);
 }
 
+/* What ranks of this process have under way ends: also what GPUs wait for, where another process has failed. */
+static void cancel_all(ranks *r, const err *why) {
+    for (i64 i = 0; i < r->held; i++) {
+        rank *k = &r->of[i];
+        comm *const ends[] = {k->comm, k->data != k->comm ? k->data : NULL, k->links.before, k->links.behind};
+        for (size_t c = 0; c < COUNT_OF(ends); c++)
+            if (ends[c]) ends[c]->cancel(ends[c], why);
+    }
+}
+
 /* The others must not wait for a rank that has failed. What one of them says of that is not its own failure. */
 static void run_on(rank *k, rank_fn fn, void *ud) {
     err why = {0}, known = {0};
@@ -63,8 +73,7 @@ static void run_on(rank *k, rank_fn fn, void *ud) {
     err_prefix(&why, "rank %lld", (long long)k->index);
     if (k->failure.code == ST_OK) k->failure = why;
     if (why.code == ST_CANCELLED) return; /* whoever cancelled it says why */
-    k->comm->cancel(k->comm, &why);
-    if (k->data && k->data != k->comm) k->data->cancel(k->data, &why);
+    cancel_all(k->all, &why);
 }
 
 static void *rank_main(void *arg) {
@@ -120,38 +129,66 @@ static status start_threads(ranks *r, i64 from, i64 to, err *e) {
     return failed ? err_set(e, ST_NOMEM, "the thread of rank %lld: %s", (long long)i - 1, strerror(failed)) : ST_OK;
 }
 
+rank *ranks_of_stage(const ranks *r, i64 stage, i64 *n) {
+    const i64 from = max_i64(stage * r->tp, r->first), to = min_i64((stage + 1) * r->tp, r->first + r->held);
+    *n = max_i64(to - from, 0);
+    return *n ? &r->of[from - r->first] : NULL;
+}
+
+row_range ranks_places(const ranks *r, i64 process, i64 stage) {
+    const i64 first = process * r->held - stage * r->tp;
+    return (row_range){max_i64(min_i64(first, r->tp), 0), max_i64(min_i64(first + r->held, r->tp), 0)};
+}
+
 /* Every rank's share of the vocabulary begins where the one before ends. */
-static status set_configs(ranks *r, const model_config *c, err *e) {
+static status set_configs(ranks *r, const model_config *c, const i64 *layers, err *e) {
     status st = ST_OK;
     for (i64 i = 0; st == ST_OK && i < r->n; i++) {
+        const i64 place = i % r->tp;
         model_config own = *c;
         if (c->slice)
-            model_config_slice_rank(&own, i);
-        else if (r->n > 1)
-            st = model_config_split(&own, r->n, i, "--tp", e);
-        r->vocab_first[i] = own.vocab_first;
-        r->vocab_first[i + 1] = model_vocab_there(&own);
+            model_config_slice_rank(&own, place);
+        else if (r->tp > 1)
+            st = model_config_split(&own, r->tp, place, "--tp", e);
+        r->vocab_first[place] = own.vocab_first;
+        r->vocab_first[place + 1] = model_vocab_there(&own);
+        if (r->pp > 1) model_config_stage(&own, r->pp, i / r->tp, layers);
         if (i < r->first || i >= r->first + r->held) continue;
         rank *k = &r->of[i - r->first];
-        k->index = i, k->slot = i - r->first;
+        k->all = r, k->index = i, k->slot = i - r->first;
+        k->stage = i / r->tp, k->place = place;
         k->config = own;
     }
     return st;
 }
 
-status ranks_open(ranks *r, const model_config *c, i64 n, hosts *all, bool meet, f64 deadline_s, err *e) {
-    *r = (ranks){.n = n, .held = n, .hosts = all, .deadline_s = deadline_s};
-    if (all && n % hosts_count(all))
-        return err_set(e, ST_INPUT, "--tp %lld with --nnodes %lld: every process holds as many ranks as the others",
-                       (long long)n, (long long)hosts_count(all));
-    if (all) r->held = n / hosts_count(all), r->first = hosts_self(all) * r->held;
-    if (all) hosts_name_ranks(all, r->held);
+/* Processes have as many ranks each, and either whole stages or parts of one. */
+static status divide_among_processes(ranks *r, err *e) {
+    const i64 processes = hosts_count(r->hosts);
+    if (r->n % processes == 0) r->held = r->n / processes;
+    if (r->n % processes || (r->held % r->tp && r->tp % r->held))
+        return err_set(e, ST_INPUT,
+                       "--tp %lld and --pp %lld with --nnodes %lld: every process holds as many ranks as the others, "
+                       "whole stages or parts of one",
+                       (long long)r->tp, (long long)r->pp, (long long)processes);
+    r->first = hosts_self(r->hosts) * r->held;
+    hosts_name_ranks(r->hosts, r->held);
+    return ST_OK;
+}
+
+status ranks_open(ranks *r, const model_config *c, const rank_layout *l, hosts *all, bool meet, f64 deadline_s,
+                  err *e) {
+    const i64 n = l->tp * l->pp;
+    *r = (ranks){.n = n, .tp = l->tp, .pp = l->pp, .held = n, .hosts = all, .deadline_s = deadline_s};
+    status st = all ? divide_among_processes(r, e) : ST_OK;
+    if (st != ST_OK) return st;
     r->of = calloc((size_t)r->held, sizeof *r->of);
     if (!r->of) return err_nomem(e, "ranks", (u64)r->held * sizeof *r->of);
-    status st = set_configs(r, c, e);
+    st = set_configs(r, c, l->layers, e);
     if (st != ST_OK || (n == 1 && !meet)) return st;
     comm *ends[COMM_RANKS_MAX];
-    st = all ? comm_hosts_open(ends, all, n, deadline_s, e) : comm_host_open(ends, n, deadline_s, e);
+    const host_group everybody = {all, 0, all ? hosts_count(all) : 1, MPI_DATA};
+    st = all ? comm_hosts_open(ends, &everybody, n, deadline_s, e) : comm_host_open(ends, n, deadline_s, e);
     for (i64 i = 0; st == ST_OK && i < r->held; i++) r->of[i].comm = ends[i];
     return st == ST_OK && r->held > 1 ? start_threads(r, 1, r->held, e) : st;
 }
@@ -172,35 +209,84 @@ enum { EXCHANGE_ROWS = 64 /* of a step of answers: what goes in one launch betwe
 
 /* Units of 8 bytes: hidden values in bf16, or float32 logits of the rows that one rank draws. */
 static i64 exchange_units(const ranks *r) {
-    i64 units = EXCHANGE_ROWS * ceil_div(r->of[0].config.hidden, 4), drawn = ceil_div(EXCHANGE_ROWS, r->n);
-    for (i64 i = 0; i < r->n; i++)
+    i64 units = EXCHANGE_ROWS * ceil_div(r->of[0].config.hidden, 4), drawn = ceil_div(EXCHANGE_ROWS, r->tp);
+    for (i64 i = 0; i < r->tp; i++)
         units = max_i64(units, drawn * ceil_div(r->vocab_first[i + 1] - r->vocab_first[i], 2));
     return units;
 }
 
-status ranks_connect(ranks *r, err *e) {
+/* Some of the ranks, n from `first` on, that exchange by themselves. */
+typedef struct {
+    i64 first, n;
+    i64 units, dim; /* as backend_comm_open() */
+    mpi_channel channel;
+} rank_group;
+
+/* The ends of a group's ranks that are in this process, `here` of them from *slot on; 0: none is. */
+static status open_rank_group(ranks *r, const rank_group *g, comm **ends, i64 *slot, i64 *here, err *e) {
+    const i64 from = max_i64(g->first, r->first), to = min_i64(g->first + g->n, r->first + r->held);
     const backend *all[COMM_RANKS_MAX];
+    host_group of = {r->hosts, g->first / r->held, 0, g->channel};
+    *slot = from - r->first, *here = max_i64(to - from, 0);
+    if (!*here) return ST_OK;
+    of.n = (g->first + g->n - 1) / r->held + 1 - of.first;
+    const host_group *others = *here < g->n ? &of : NULL;
+    for (i64 i = 0; i < *here; i++) all[i] = &r->of[*slot + i].backend;
+    status st = all[0]->gpu ? backend_comm_open(ends, all, *here, g->units, g->dim, r->deadline_s, r->nccl, others, e)
+                : others    ? comm_hosts_open(ends, others, g->n, r->deadline_s, e)
+                            : comm_host_open(ends, g->n, r->deadline_s, e);
+    for (i64 i = 0; st == ST_OK && i < *here; i++) ends[i]->named = g->first;
+    return st;
+}
+
+/* Ranks of a stage: what they have parts of. */
+static status connect_stage(ranks *r, i64 stage, err *e) {
+    const rank_group g = {stage * r->tp, r->tp, exchange_units(r), r->of[0].config.hidden, MPI_DATA};
     comm *ends[COMM_RANKS_MAX];
+    i64 slot, here;
+    status st = open_rank_group(r, &g, ends, &slot, &here, e);
+    for (i64 i = 0; st == ST_OK && i < here; i++) r->of[slot + i].data = ends[i];
+    return st;
+}
+
+/* Between a stage and the next: rows of the residual stream. */
+static status connect_link(ranks *r, i64 stage, err *e) {
+    const rank_group g = {stage * r->tp, 2 * r->tp, 1, 8, MPI_STAGES};
+    comm *ends[COMM_RANKS_MAX];
+    i64 slot, here;
+    status st = open_rank_group(r, &g, ends, &slot, &here, e);
+    for (i64 i = 0; st == ST_OK && i < here; i++) {
+        rank *k = &r->of[slot + i];
+        *(k->stage == stage ? &k->links.behind : &k->links.before) = ends[i];
+    }
+    return st;
+}
+
+static void set_seams(ranks *r, rank *k) {
+    if (r->pp > 1) k->backend.ops.pipeline = &k->links;
+    if (!k->data) return;
+    k->split.c = k->data;
+    for (i64 p = 0; p <= r->tp; p++) k->split.vocab_first[p] = r->vocab_first[p];
+    if (!model_ends(&k->config)) backend_norm_together(&k->backend, k->data); /* the next stage gets all rows */
+    k->split.reduce_norm = backend_reduce_norm(&k->backend, k->data);
+    k->seams = tensor_parallel_seams(&k->split);
+    k->backend.ops.ranks = &k->seams;
+}
+
+status ranks_connect(ranks *r, err *e) {
+    status st = ST_OK;
     if (!r->of[0].comm) return ST_OK;
     const model_config *c = &r->of[0].config;
-    bool on_gpus = r->of[0].backend.gpu;
+    const bool on_gpus = r->of[0].backend.gpu;
     if (on_gpus) r->spin_s = ranks_spin_s(r->held);
-    for (i64 i = 0; i < r->held; i++) all[i] = &r->of[i].backend, ends[i] = r->of[i].comm;
     if (on_gpus && c->hidden % 8)
         return err_set(e, ST_UNSUPPORTED, "ranks on GPUs exchange rows of a multiple of 8 values, not of %lld",
                        (long long)c->hidden);
-    status st = ST_OK;
-    if (on_gpus)
-        st = backend_comm_open(ends, all, r->held, exchange_units(r), c->hidden, r->deadline_s, r->nccl, r->hosts, e);
-    for (i64 i = 0; st == ST_OK && i < r->held; i++) {
-        rank *k = &r->of[i];
-        k->data = ends[i];
-        k->split.c = k->data;
-        for (i64 p = 0; p <= r->n; p++) k->split.vocab_first[p] = r->vocab_first[p];
-        k->split.reduce_norm = backend_reduce_norm(&k->backend, k->data);
-        k->seams = tensor_parallel_seams(&k->split);
-        k->backend.ops.ranks = &k->seams;
-    }
+    for (i64 i = 0; !on_gpus && r->pp == 1 && i < r->held; i++) r->of[i].data = r->of[i].comm;
+    for (i64 s = 0; st == ST_OK && (on_gpus || r->pp > 1) && (r->tp > 1 || r->pp == 1) && s < r->pp; s++)
+        st = connect_stage(r, s, e);
+    for (i64 s = 0; st == ST_OK && s + 1 < r->pp; s++) st = connect_link(r, s, e);
+    for (i64 i = 0; st == ST_OK && i < r->held; i++) set_seams(r, &r->of[i]);
     return st;
 }
 
@@ -262,21 +348,13 @@ static status each_here(ranks *r, rank_fn fn, void *ud, err *e) {
     return r->of[0].comm ? r->of[0].comm->finish(r->of[0].comm, e) : ST_OK;
 }
 
-/* What ranks of this process have under way ends: also what GPUs wait for, where another process has failed. */
-static void cancel_here(ranks *r, const err *why) {
-    for (i64 i = 0; i < r->held; i++) {
-        rank *k = &r->of[i];
-        if (k->comm) k->comm->cancel(k->comm, why);
-        if (k->data && k->data != k->comm) k->data->cancel(k->data, why);
-    }
-}
-
 /* All processes have nothing under way any more. One that does not come is waited for no longer than for a step. */
 static status meet_at_end(ranks *r) {
     const host_parcel none[HOSTS_MOST] = {0};
     err e;
     if (hosts_check(r->hosts, &e) != ST_OK) return e.code; /* known already */
-    const status st = hosts_exchange(r->hosts, "the end", MPI_TAG_MAX - 3, none, NULL, &e);
+    const status st = hosts_exchange(&(host_group){r->hosts, 0, hosts_count(r->hosts), MPI_RESULTS}, "the end",
+                                     MPI_TAG_MAX - 3, none, NULL, &e);
     if (st != ST_OK && !hosts_self(r->hosts)) log_warn("%s", e.text);
     return st;
 }
@@ -294,7 +372,9 @@ static status close_rank(rank *k, void *ud, err *e) {
     vision_close(k->vision);
     draft_close(k->draft);
     model_close(k->model);
-    if (k->data && k->data != k->comm) k->data->close(k->data);
+    comm *const ends[] = {k->data != k->comm ? k->data : NULL, k->links.before, k->links.behind};
+    for (size_t i = 0; i < COUNT_OF(ends); i++)
+        if (ends[i]) ends[i]->close(ends[i]);
     backend_close(&k->backend);
     k->vision = NULL;
     k->draft = NULL;
@@ -305,10 +385,10 @@ static status close_rank(rank *k, void *ud, err *e) {
 void ranks_close(ranks *r) {
     err e;
     if (!r->of) return;
-    if (r->hosts && hosts_check(r->hosts, &e) != ST_OK) cancel_here(r, &e);
+    if (r->hosts && hosts_check(r->hosts, &e) != ST_OK) cancel_all(r, &e);
     if (r->held == 1 || (r->threads && r->threads->n >= r->held - 1)) {
         each_here(r, settle_rank, NULL, &e);
-        if (r->hosts && meet_at_end(r) != ST_OK && hosts_check(r->hosts, &e) != ST_OK) cancel_here(r, &e);
+        if (r->hosts && meet_at_end(r) != ST_OK && hosts_check(r->hosts, &e) != ST_OK) cancel_all(r, &e);
         each_here(r, close_rank, NULL, &e);
     }
     stop_threads(r->threads);
@@ -329,7 +409,7 @@ status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
 }
 
 status ranks_reserve(ranks *r, const model_limits *lim, err *e) {
-    for (i64 i = 1; i < r->held; i++) {
+    for (i64 i = r->n > 1 ? 0 : 1; i < r->held; i++) {
         rank *k = &r->of[i];
         k->bad = calloc((size_t)lim->rows, sizeof *k->bad);
         k->drawn = calloc((size_t)lim->logit_rows, sizeof *k->drawn);

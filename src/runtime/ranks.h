@@ -12,6 +12,7 @@
 #include "device/numa.h"
 #include "kernels/backend.h"
 #include "kernels/context_parallel.h"
+#include "kernels/pipeline_parallel.h"
 #include "model/draft.h"
 #include "model/vision.h"
 
@@ -23,7 +24,9 @@ typedef struct {
 } media_share;
 
 typedef struct {
-    i64 index;           /* among all */
+    struct ranks *all;
+    i64 index;           /* among all: stage by stage */
+    i64 stage, place;    /* of the pipeline; among the ranks of that stage, which divide its matrices */
     i64 slot;            /* among those of this process */
     model_config config; /* of this rank's share */
     backend backend;
@@ -35,29 +38,38 @@ typedef struct {
     vision *vision;            /* all of the tower, on each rank; NULL: there is none */
     err draft_failure;         /* while it is opened or loaded */
     comm *comm;                /* of the host: how ranks learn that one has failed; NULL: there is one rank */
-    comm *data;                /* what seams use: comm, or one between GPUs */
+    comm *data;                /* what seams use, of the stage's ranks: comm, or another; NULL: it has one rank */
     tensor_parallel split;
     rank_seams seams;
+    pipeline_parallel links;
     numa_node node; /* where it is bound, if it is */
     err failure;    /* the first of its own; of the only rank, that of this call */
-    /* Results that every rank computes and the process's first hands out, which has none of these. */
+    /* Results that every rank of a stage computes, for those that do not hand them out. */
     i32 *bad;   /* [rows] */
     i32 *drawn; /* [logit_rows] */
 } rank;
 
-typedef struct rank_threads rank_threads;
+/* How a model is divided among ranks. */
 typedef struct {
-    i64 n;          /* all */
-    i64 first;      /* of those in this process */
-    i64 held;       /* how many these are */
-    rank *of;       /* [held] */
-    hosts *hosts;   /* NULL: there is no other process. The caller's, and outlives them */
-    bool serving;   /* processes no longer agree after each job: what fails ends the group */
-    buf told;       /* to the other processes: the last job */
-    i64 draft_topk; /* of the draft, if there is one */
-    i64 vocab_first[COMM_RANKS_MAX + 1];
-    media_share media[COMM_RANKS_MAX]; /* of the pass under way */
-    int threads_each;                  /* of the host, for each rank's arithmetic; 0: all */
+    i64 tp;                 /* ranks of a stage */
+    i64 pp;                 /* stages */
+    i64 layers[STAGES_MAX]; /* [pp] */
+} rank_layout;
+
+typedef struct rank_threads rank_threads;
+typedef struct ranks {
+    i64 n;                               /* all: tp * pp */
+    i64 tp, pp;                          /* ranks of a stage; stages */
+    i64 first;                           /* of those in this process */
+    i64 held;                            /* how many these are */
+    rank *of;                            /* [held] */
+    hosts *hosts;                        /* NULL: there is no other process. The caller's, and outlives them */
+    bool serving;                        /* processes no longer agree after each job: what fails ends the group */
+    buf told;                            /* to the other processes: the last job */
+    i64 draft_topk;                      /* of the draft, if there is one */
+    i64 vocab_first[COMM_RANKS_MAX + 1]; /* [tp + 1] */
+    media_share media[COMM_RANKS_MAX];   /* [tp], of the pass under way, which the first stage's ranks make */
+    int threads_each;                    /* of the host, for each rank's arithmetic; 0: all */
     f64 deadline_s;
     f64 spin_s; /* how long a thread that waits for work does not sleep; ranks_connect() says it */
     bool nccl;  /* GPUs exchange by it alone; for ranks_connect() */
@@ -65,12 +77,12 @@ typedef struct {
     rank_threads *threads;
 } ranks;
 
-/* n <= COMM_RANKS_MAX ranks without backend and model, whose configs are c's shares, or the first n of a slice
- * (c->slice is n); of several processes (`all` is not NULL), those of this one. deadline_s: the longest that one may
+/* tp * pp <= COMM_RANKS_MAX ranks without backend and model, whose configs are c's shares, or the first tp of a slice
+ * (c->slice is tp); of several processes (`all` is not NULL), those of this one. deadline_s: the longest that one may
  * wait for another in an exchange. meet: one rank, too, exchanges, with itself: a slice as it runs among others.
- * ST_INPUT: the model cannot be divided so (model_config_split). End with ranks_close(), whatever was returned; it
- * closes models, backends and comms. */
-status ranks_open(ranks *r, const model_config *c, i64 n, hosts *all, bool meet, f64 deadline_s, err *e);
+ * ST_INPUT: the model cannot be divided so (model_config_split). *r stays where it is. End with ranks_close(), whatever
+ * was returned; it closes models, backends and comms. */
+status ranks_open(ranks *r, const model_config *c, const rank_layout *l, hosts *all, bool meet, f64 deadline_s, err *e);
 void ranks_close(ranks *r);
 
 /* Binds each rank's thread, and with it the team that computes for it, to its node of `nodes` [held]. Behind
@@ -92,6 +104,11 @@ status ranks_connect(ranks *r, err *e);
  * do. ST_UNSUPPORTED: these cannot, or GPUs exchange by NCCL. */
 status ranks_divide_kv(ranks *r, i64 kv_ranks, err *e);
 bool ranks_can_divide_kv(const ranks *r, i64 kv_ranks);
+
+/* Of this process, the first rank of a stage, and how many of it are here. NULL, 0: none is. */
+rank *ranks_of_stage(const ranks *r, i64 stage, i64 *n);
+/* Process p's ranks of a stage: their places, to `to` - 1. */
+row_range ranks_places(const ranks *r, i64 process, i64 stage);
 
 /* Has every exchange so far been one? Else why not, whoever failed. For a rank_fn. */
 status rank_finish(rank *self, err *e);

@@ -1,11 +1,11 @@
-/* runtime/ranks_media.c: a pass of the vision tower on several ranks: each computes its share of the items, whole ones,
- * and gives their rows to the others when all are done. */
+/* runtime/ranks_media.c: a pass of the vision tower on the ranks of the first stage: each computes its share of the
+ * items, whole ones, and gives their rows to the others when all are done. */
 #include "runtime/follow.h"
 
 typedef struct {
     const vision_input *items;
     i64 from, work;
-    media_share *shares; /* [all ranks] */
+    media_share *shares; /* [tp] */
     int threads;
 } media_pass;
 
@@ -25,12 +25,12 @@ static f64 item_work(const vision_input *in) {
 static void divide_items(ranks *r, const vision_input *items, i64 n, i64 from) {
     f64 all = 0, before = 0;
     for (i64 i = 0; i < n; i++) all += item_work(&items[i]);
-    for (i64 i = 0, at = 0; i < r->n; i++) {
+    for (i64 i = 0, at = 0; i < r->tp; i++) {
         media_share *s = &r->media[i];
         *s = (media_share){.first = at, .from = from};
         for (; at < n; at++) {
             const f64 own = item_work(&items[at]);
-            if (i + 1 < r->n && (before + own / 2) * (f64)r->n >= all * (f64)(i + 1)) break;
+            if (i + 1 < r->tp && (before + own / 2) * (f64)r->tp >= all * (f64)(i + 1)) break;
             before += own;
             from += vision_tokens(&items[at]);
         }
@@ -42,8 +42,9 @@ static void divide_items(ranks *r, const vision_input *items, i64 n, i64 from) {
 
 static status begin_rank_media(rank *k, void *ud, err *e) {
     const media_pass *m = ud;
-    const media_share *s = &m->shares[k->index];
+    const media_share *s = &m->shares[k->place];
     u64 row_bytes;
+    if (k->stage) return ST_OK;
     u8 *out = media_rows_at(k, s->from, &row_bytes);
     ops_set_threads(m->threads);
     return s->n ? vision_begin(k->vision, m->items + s->first, s->n, out, e) : ST_OK;
@@ -65,8 +66,8 @@ static status advance_rank_media(rank *k, void *ud, err *e) {
     const media_pass *m = ud;
     (void)e;
     ops_set_threads(m->threads);
-    media_share *s = &m->shares[k->index];
-    if (!s->done) s->done = vision_advance(k->vision, m->work);
+    media_share *s = &m->shares[k->place];
+    if (!k->stage && !s->done) s->done = vision_advance(k->vision, m->work);
     return ST_OK;
 }
 
@@ -74,8 +75,8 @@ static status advance_rank_media(rank *k, void *ud, err *e) {
 static status share_rank_media(rank *k, void *ud, err *e) {
     const ranks *r = ud;
     u64 row_bytes;
-    (void)e;
-    for (i64 i = 0; i < r->n; i++) {
+    if (k->stage) return ST_OK;
+    for (i64 i = 0; i < r->tp; i++) {
         const media_share *s = &r->media[i];
         u8 *rows = media_rows_at(k, s->from, &row_bytes);
         if (s->n) k->data->broadcast(k->data, rows, (u64)(s->to - s->from) * row_bytes, i);
@@ -92,7 +93,7 @@ status ranks_advance_media(ranks *r, i64 work, bool *done, err *e) {
     }
     if (st == ST_OK) st = ranks_each(r, advance_rank_media, &m, e);
     *done = true;
-    for (i64 i = 0; i < r->held; i++) *done &= r->media[r->first + i].done;
+    for (i64 i = 0; i < r->held; i++) *done &= r->of[i].stage || r->media[r->of[i].place].done;
     if (st == ST_OK) st = ranks_share_done(r, done, e);
-    return st == ST_OK && *done && r->n > 1 ? ranks_each(r, share_rank_media, r, e) : st;
+    return st == ST_OK && *done && r->tp > 1 ? ranks_each(r, share_rank_media, r, e) : st;
 }

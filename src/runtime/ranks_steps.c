@@ -2,18 +2,21 @@
 #include "runtime/follow.h"
 #include "runtime/ranks.h"
 
-/* What rank k computes of b: all of it. The logits that it has go to their places among the others'. */
+/* What rank k computes of b: all of it, in its layers. The logits that it has go to their places among the others'. The
+ * process's first rank hands out marks, its first one of the last stage tokens. */
 static model_batch batch_of(const rank *k, const model_batch *b) {
     model_batch own = *b;
-    if (!k->slot) return own;
-    own.bad = k->bad;
-    own.drawn = k->drawn;
-    own.watch = NULL;
+    i64 n;
+    if (k->slot) own.bad = k->bad, own.watch = NULL;
+    if (k != ranks_of_stage(k->all, k->all->pp - 1, &n)) own.drawn = k->drawn;
     return own;
 }
 
 status rank_finish(rank *k, err *e) {
-    status st = k->data ? k->data->finish(k->data, e) : ST_OK;
+    comm *const ends[] = {k->data, k->links.before, k->links.behind};
+    status st = ST_OK;
+    for (size_t i = 0; st == ST_OK && i < COUNT_OF(ends); i++)
+        if (ends[i]) st = ends[i]->finish(ends[i], e);
     return k->comm && (st == ST_OK || st == ST_CANCELLED) ? k->comm->finish(k->comm, e) : st;
 }
 

@@ -328,7 +328,9 @@ static status sched_allocate(scheduler *s, err *e) {
     s->by_host = calloc(out, sizeof *s->by_host);
     s->logits = malloc(out * (size_t)s->g->config.vocab * sizeof *s->logits);
     s->held = calloc((size_t)l->pool_pages, sizeof *s->held);
-    bool batches = allocate_batch(&s->batches[0], l, spans) && allocate_batch(&s->batches[1], l, spans);
+    bool batches = true;
+    s->n_batches = max_i64(s->depth, 2);
+    for (i64 i = 0; i < s->n_batches; i++) batches = batches && allocate_batch(&s->batches[i], l, spans);
     if (!s->running || !s->events || !s->by_host || !s->logits || !s->held || !batches)
         return err_nomem(e, "the scheduler", out * (size_t)s->g->config.vocab * sizeof *s->logits);
     return ST_OK;
@@ -394,7 +396,9 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
                         o->decode_stall_s >= 0   ? o->decode_stall_s
                         : engine_backend(g)->gpu ? GPU_STALL_S
                                                  : 0);
-    s->overlap = (engine_backend(g)->gpu || o->overlap_anywhere) && !o->disable_overlap;
+    /* the first stage of several does not know what the last one has drawn until the host tells */
+    s->overlap = (engine_backend(g)->gpu || o->overlap_anywhere) && !o->disable_overlap && engine_stages(g) == 1;
+    s->depth = pipeline_depth(s);
     s->limit = min_i64(g->context, g->lim.pool_pages / engine_sequence_ranks(g) * KV_PAGE);
     init_locks(s);
     fill_constants(s);
@@ -426,7 +430,7 @@ void scheduler_close(scheduler *s) {
     media_rows_close(s);
     drafts_close(s);
     for (int i = 0; i < s->n_samplers; i++) sampler_close(s->samplers[i]);
-    for (size_t i = 0; i < COUNT_OF(s->batches); i++) free_batch(&s->batches[i]);
+    for (i64 i = 0; i < s->n_batches; i++) free_batch(&s->batches[i]);
     void *const all[] = {s->samplers, s->running, s->events, s->by_host, s->logits, s->held, s->masks, s->mask_jobs};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
     pthread_mutex_destroy(&s->lock);

@@ -4,6 +4,7 @@
  *   scheduler.c  engine thread: the loop, one step, control calls
  *   admit.c      engine thread: the queue, who gets a place and pages, who loses them
  *   batch.c      engine thread: rows of a step, forward pass, what follows from its results
+ *   pipeline.c   engine thread: several batches under way, one for each stage of a pipeline
  *   drafts.c     engine thread: what is proposed to follow the answers
  *   draws.c      engine thread: which tokens may come, how they are drawn
  *
@@ -49,6 +50,7 @@ struct task {
     bool first_told; /* prompt_logprobs: the event of position 0 */
     u64 skipped;     /* the round of admission that passed it over */
     i64 n_step;      /* rows in the step being built */
+    i64 n_flight;    /* rows behind n_kv that are under way in other batches */
     i64 n_draft;     /* and drafts behind them, which stand behind the n tokens: path 0 of `guesses` */
     i64 n_branch;    /* and more of these, of other paths */
     ngram_index ngram;
@@ -193,11 +195,16 @@ struct scheduler {
     task_list ended;     /* their events are not delivered yet */
     sched_event *events; /* [EVENTS] */
     i64 n_events;
-    bool overlap;     /* step n+1 is queued while step n runs, where it is known */
-    batch batches[2]; /* the step under way, and the next one */
-    batch *ahead;     /* queued behind the step that was under way; NULL: none */
-    i32 *by_host;     /* [logit_rows]: rows that the host draws */
-    u64 *masks;       /* [logit_rows, mask_words]: tokens that may come, of the step whose results are next */
+    bool overlap;                 /* step n+1 is queued while step n runs, where it is known */
+    batch batches[MODEL_REPLIES]; /* [n_batches]: the step under way, and the next one; of a pipeline, as many as it
+                                     has stages */
+    i64 n_batches;
+    batch *ahead;                 /* queued behind the step that was under way; NULL: none */
+    i64 depth;                    /* batches of different answers that are under way at a time (pipeline.c); 1: one */
+    batch *flight[MODEL_REPLIES]; /* [n_flight]: those, the oldest first */
+    i64 n_flight;
+    i32 *by_host; /* [logit_rows]: rows that the host draws */
+    u64 *masks;   /* [logit_rows, mask_words]: tokens that may come, of the step whose results are next */
     i64 mask_words;
     struct mask_job *mask_jobs; /* [logit_rows] */
     i64 new_tokens, new_forced; /* of the step whose results are taken */
@@ -333,11 +340,24 @@ void draw_all(scheduler *s, batch *b); /* what the device has drawn is taken, th
 
 /* batch.c */
 void run_batch(scheduler *s);
+/* The rows of a step; what draws them; its forward pass and its draws, queued; its results. */
+void batch_build(scheduler *s, batch *b);
+model_batch model_batch_of(const scheduler *s, const batch *b);
+status batch_queue(scheduler *s, batch *b, err *e);
+status batch_queue_draws(scheduler *s, batch *b, err *e);
+void batch_take_results(scheduler *s, batch *b);
+/* The pass itself failed: nothing under way has a result, and there is no reason to expect better of the next. */
+void break_down(scheduler *s, const err *why);
+
+/* pipeline.c */
+i64 pipeline_depth(const scheduler *s);
+/* run_batch() where s->depth is more than 1: queues another batch, or takes the results of the oldest. */
+void run_pipeline(scheduler *s);
 /* b's next row: a draft behind the row of out `parent`. */
 void add_draft_out(batch *b, task *t, i64 position, i32 id, i64 parent);
 /* Room for n tokens of t; at most as many as it may ever have. */
 bool tokens_room(task *t, i64 n);
-static inline bool in_prompt(const task *t) { return t->n_kv < t->r.n_prompt; }
+static inline bool in_prompt(const task *t) { return t->n_kv + t->n_flight < t->r.n_prompt; }
 /* What t's filter forces next (token_filter.forced), as far as t wants it. */
 i64 task_forced(const task *t, i32 *ids, i64 most);
 void fail_all(scheduler *s); /* ends every request with `fault` */

@@ -173,7 +173,7 @@ status wire_read_batch(wire_job *j, model_batch *out, i64 vocab, err *e) {
                          .n_copies = h->n_copies,
                          .top_most = h->top_most,
                          .late_draw = h->late_draw != 0,
-                         .reply = (int)(j->a & 1)};
+                         .reply = (int)(j->a & (MODEL_REPLIES - 1))};
     j->spans = wire_room(j->spans, h->n_spans, sizeof *j->spans);
     if (!j->spans) return err_nomem(e, "a step's spans", (u64)h->n_spans * sizeof *j->spans);
     out->spans = j->spans;

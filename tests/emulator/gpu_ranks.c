@@ -87,7 +87,7 @@ static status on_gpus(i64 n, f64 deadline_s, rank_fn fn, void *ud, err *e) {
     ranks r;
     const model_config c = {
         .n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1, .hidden = VALUES / 64};
-    status st = ranks_open(&r, &c, n, NULL, false, deadline_s, e);
+    status st = ranks_open(&r, &c, &(rank_layout){.tp = n, .pp = 1}, NULL, false, deadline_s, e);
     r.nccl = by_nccl;
     if (st == ST_OK) st = ranks_each(&r, open_gpu, &r, e);
     if (st == ST_OK) st = ranks_connect(&r, e);
@@ -503,6 +503,20 @@ static void divided(const char *dir, const random_model *m, i64 tp, const char *
     free(again), free(all), free(one), free(ref);
 }
 
+/* Stages of layers: the logits of ref, launch by launch the same bits as from recordings. */
+static void staged(const char *dir, const random_model *m, const engine_options *how) {
+    engine_options o = *how;
+    f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false), *all = logits_of(dir, m, o, true);
+    near(m, "stages", all, ref, 0.04);
+    o.eager = true;
+    f32 *again = logits_of(dir, m, o, true);
+    same("stages, launch by launch", again, all, m->vocab);
+    free(again);
+    again = logits_of(dir, m, o, false);
+    near(m, "stages, a prompt", again, ref, 0.04);
+    free(again), free(all), free(ref);
+}
+
 /* Two ranks of a slice of four have the vocabulary of two, and where the KV cache is divided by four they play the two
  * that are missing: each part is merged twice, which changes nothing but the rounding. */
 static void slice_of_four(const char *dir, const random_model *m) {
@@ -564,6 +578,19 @@ static void models_divided(void **state) {
                 0.04);
     draws_agree("two parts of a GPU", dir, (engine_options){.device = "cuda", .tp = 2, .gpus = "2,2"}, 0.04);
     random_model_remove(dir);
+}
+
+static void models_in_stages(void **state) {
+    (void)state;
+    const random_model nano = {.name = "nano", .vocab = 2048};
+    staged("models/nano", &nano, &(engine_options){.device = "cuda", .pp = 3});
+    staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .chunk = 33});
+    staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .dcp = 2, .chunk = 33});
+    staged("models/nano", &nano, &(engine_options){.device = "cuda", .pp = 2, .pp_layers = "5,1", .gpus = "1,1"});
+    staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .nccl = true});
+    draws_agree("nano in two stages", "models/nano", (engine_options){.device = "cuda", .tp = 2, .pp = 2}, 0.09);
+    draws_agree("nano in two stages by NCCL", "models/nano", (engine_options){.device = "cuda", .pp = 2, .nccl = true},
+                0.09);
 }
 
 /* The same exchanges by NCCL: it names who is late. Its own sums have another order: they are the fake one's alone. */
@@ -687,9 +714,12 @@ int main(void) {
         cmocka_unit_test(others_arrive),         cmocka_unit_test(sum_and_norm_in_one),
         cmocka_unit_test(rows_are_normed_apart), cmocka_unit_test(a_rank_stays_away)};
     const struct CMUnitTest nccl[] = {cmocka_unit_test(nccl_exchanges)};
-    const struct CMUnitTest models[] = {cmocka_unit_test(what_is_refused), cmocka_unit_test(nccl_fails),
+    const struct CMUnitTest models[] = {cmocka_unit_test(what_is_refused),
+                                        cmocka_unit_test(nccl_fails),
                                         cmocka_unit_test(nccl_fails_behind_recordings),
-                                        cmocka_unit_test(models_divided), cmocka_unit_test(nccl_models)};
+                                        cmocka_unit_test(models_divided),
+                                        cmocka_unit_test(nccl_models),
+                                        cmocka_unit_test(models_in_stages)};
     const bool real = getenv("REAL_GPUS"), parts = getenv("RANKS_OF_ONE_GPU");
     int failed = cmocka_run_group_tests(exchanges, NULL, NULL);
     if (parts) return failed;

@@ -78,7 +78,9 @@ static inline void in_processes(i64 processes, i64 each, f64 deadline_s, rank_bo
     open_processes(p, processes, deadline_s);
     for (i64 i = 0; i < processes; i++) {
         hosts_name_ranks(p[i].h, each);
-        assert_int_equal(comm_hosts_open(all + i * each, p[i].h, processes * each, deadline_s, &e), ST_OK);
+        assert_int_equal(comm_hosts_open(all + i * each, &(host_group){p[i].h, 0, processes, MPI_DATA},
+                                         processes * each, deadline_s, &e),
+                         ST_OK);
         for (i64 r = i * each; r < (i + 1) * each; r++)
             assert_true(all[r]->rank == r && all[r]->ranks == processes * each);
     }

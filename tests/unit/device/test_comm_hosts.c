@@ -369,10 +369,12 @@ static void refusals(void **state) {
     err e;
     (void)state;
     open_processes(p, 2, 1);
-    assert_int_equal(comm_hosts_open(all, p[0].h, 3, 1, &e), ST_INPUT);
+    assert_int_equal(comm_hosts_open(all, &(host_group){p[0].h, 0, hosts_count(p[0].h), MPI_DATA}, 3, 1, &e), ST_INPUT);
     assert_string_equal(e.text, "3 ranks in 2 processes: each holds as many as the others");
-    assert_int_equal(comm_hosts_open(all, p[0].h, 0, 1, &e), ST_INPUT);
-    assert_int_equal(comm_hosts_open(all, p[0].h, COMM_RANKS_MAX + 2, 1, &e), ST_INPUT);
+    assert_int_equal(comm_hosts_open(all, &(host_group){p[0].h, 0, hosts_count(p[0].h), MPI_DATA}, 0, 1, &e), ST_INPUT);
+    assert_int_equal(
+        comm_hosts_open(all, &(host_group){p[0].h, 0, hosts_count(p[0].h), MPI_DATA}, COMM_RANKS_MAX + 2, 1, &e),
+        ST_INPUT);
     in_each(p, 2, close_process);
 }
 

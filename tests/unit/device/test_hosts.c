@@ -77,7 +77,9 @@ static void exchange_body(hosts *h, void *ud) {
             for (u64 i = 0; i < to; i++) out[p][i] = byte_of(self, p, (i64)i + round);
             with[p] = (host_parcel){out[p], in[p], to, from};
         }
-        if (hosts_exchange(h, "a test", (i32)round, with, NULL, &e) != ST_OK) fail_msg("%s", e.text);
+        if (hosts_exchange(&(host_group){h, 0, hosts_count(h), MPI_DATA}, "a test", (i32)round, with, NULL, &e) !=
+            ST_OK)
+            fail_msg("%s", e.text);
         for (i64 p = 0; p < n; p++) {
             for (u64 i = 0; p != self && i < with[p].in_bytes; i++)
                 assert_int_equal(in[p][i], byte_of(p, self, (i64)i + round));
@@ -190,9 +192,11 @@ static void astray_body(hosts *h, void *ud) {
                     strstr(e.text, ", ranks 2 to 3) did not come to a test within 0.2 s"));
         return;
     }
-    const status st = hosts_exchange(h, "a test", hosts_self(h) == 1 ? 8 : 7, with, NULL, &e);
+    const status st = hosts_exchange(&(host_group){h, 0, hosts_count(h), MPI_DATA}, "a test",
+                                     hosts_self(h) == 1 ? 8 : 7, with, NULL, &e);
     fails_with(h, st, &e, late ? ", ranks 2 to 3) did not come to a test within 0.2 s" : " sent 0 bytes under tag ");
-    assert_int_equal(hosts_exchange(h, "another", 9, with, NULL, &e), ST_DEVICE); /* at once */
+    assert_int_equal(hosts_exchange(&(host_group){h, 0, hosts_count(h), MPI_DATA}, "another", 9, with, NULL, &e),
+                     ST_DEVICE); /* at once */
     assert_true(now_s() - since < 10);
 }
 
@@ -217,7 +221,7 @@ static void cancel_body(hosts *h, void *ud) {
     } else if (hosts_self(h) == 2) {
         st = hosts_listen(h, &heard, &e);
     } else {
-        st = hosts_exchange(h, "a test", 1, with, NULL, &e);
+        st = hosts_exchange(&(host_group){h, 0, hosts_count(h), MPI_DATA}, "a test", 1, with, NULL, &e);
     }
     fails_with(h, st, &e, "rank 3: its device is gone");
     assert_true((strstr(e.text, "process 1 (") != NULL) == (hosts_self(h) != 1));
@@ -271,7 +275,8 @@ static void quiet_body(hosts *h, void *ud) {
     usleep(2000);
     if (hosts_self(h) == 1) hosts_cancel(h, &(err){ST_DEVICE, "its device is gone"});
     pthread_join(id, NULL);
-    assert_int_equal(hosts_exchange(h, "a test", 1, with, NULL, &e), ST_DEVICE);
+    assert_int_equal(hosts_exchange(&(host_group){h, 0, hosts_count(h), MPI_DATA}, "a test", 1, with, NULL, &e),
+                     ST_DEVICE);
     assert_int_equal(hosts_tell(h, "", 1, &e), ST_DEVICE);
     assert_int_equal(hosts_roll_call(h, 1, &e), ST_DEVICE);
     hosts_cancel(h, &(err){ST_IO, "a later reason"});
@@ -317,7 +322,7 @@ static void mpi_body(hosts *h, void *ud) {
     status st;
     if (hosts_self(h) == 1) fake_set(&fake_mpi.fails[1], true);
     if (*(const bool *)ud)
-        st = hosts_exchange(h, "a test", 1, with, NULL, &e);
+        st = hosts_exchange(&(host_group){h, 0, hosts_count(h), MPI_DATA}, "a test", 1, with, NULL, &e);
     else
         st = hosts_self(h) ? hosts_listen(h, &heard, &e) : hosts_tell(h, "x", 1, &e);
     if (hosts_self(h) == 1) {
@@ -347,7 +352,7 @@ static void busy_body(hosts *h, void *ud) {
         assert_int_equal(hosts_listen(h, &heard, &e), ST_OK);
     }
     if (hosts_self(h) == 1) assert_int_equal(hosts_roll_call(h, 10, &e), ST_OK);
-    assert_int_equal(hosts_exchange(h, "a test", 1, with, NULL, &e), ST_OK);
+    assert_int_equal(hosts_exchange(&(host_group){h, 0, hosts_count(h), MPI_DATA}, "a test", 1, with, NULL, &e), ST_OK);
     buf_free(&heard);
 }
 
@@ -361,7 +366,9 @@ static void stop_body(hosts *h, void *ud) {
     atomic_bool stop = true;
     err e;
     (void)ud;
-    if (!hosts_self(h)) assert_int_equal(hosts_exchange(h, "a test", 1, with, &stop, &e), ST_CANCELLED);
+    if (!hosts_self(h))
+        assert_int_equal(hosts_exchange(&(host_group){h, 0, hosts_count(h), MPI_DATA}, "a test", 1, with, &stop, &e),
+                         ST_CANCELLED);
     usleep(10000);
     assert_int_equal(hosts_check(h, &e), ST_OK); /* whose reason it is says so by itself */
 }

@@ -280,7 +280,7 @@ static void a_rank_that_fails(void **state) {
         ranks r;
         model_config c = {.n_heads = 8, .inter_dense = 8, .inter_expert = 8, .vocab = 8, .ranks = 1};
         failing f = {which, 0};
-        assert_int_equal(ranks_open(&r, &c, 4, NULL, false, 60, &e), ST_OK);
+        assert_int_equal(ranks_open(&r, &c, &(rank_layout){.tp = 4, .pp = 1}, NULL, false, 60, &e), ST_OK);
         assert_int_equal(ranks_each(&r, fails_on_one, &f, &e), ST_IO);
         snprintf(want, sizeof want, "rank %lld: its disk is full", (long long)which);
         assert_string_equal(e.text, want);

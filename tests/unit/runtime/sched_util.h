@@ -85,7 +85,7 @@ static inline scheduler *open_scheduler(engine *g, scheduler_options o) {
     return s;
 }
 
-static inline engine *open_engine(const char *dir, const char *device, i64 running, i64 kv_tokens, i64 chunk) {
+static inline engine *open_stages(const char *dir, const char *device, i64 running, i64 kv_tokens, i64 chunk, i64 pp) {
     engine *g;
     err e = {0};
     engine_options o = {.model_dir = dir,
@@ -94,9 +94,14 @@ static inline engine *open_engine(const char *dir, const char *device, i64 runni
                         .context = MAX_TOKENS,
                         .chunk = chunk,
                         .max_running = running,
-                        .kv_tokens = kv_tokens};
+                        .kv_tokens = kv_tokens,
+                        .pp = pp};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
     return g;
+}
+
+static inline engine *open_engine(const char *dir, const char *device, i64 running, i64 kv_tokens, i64 chunk) {
+    return open_stages(dir, device, running, kv_tokens, chunk, 1);
 }
 
 static inline void must_check(scheduler *s) {

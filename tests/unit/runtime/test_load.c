@@ -76,7 +76,7 @@ static status load(const char *dir, i64 tp, i64 layers, bool mapped, weight_read
     status st = model_config_load(&c, dir, e);
     if (st == ST_OK && layers) c.n_layers = layers;
     if (st == ST_OK) st = checkpoint_open(&ck, dir, e);
-    if (st == ST_OK) st = ranks_open(&r, &c, tp, NULL, false, 60, e);
+    if (st == ST_OK) st = ranks_open(&r, &c, &(rank_layout){.tp = tp, .pp = 1}, NULL, false, 60, e);
     if (st == ST_OK) st = ranks_each(&r, open_copier, ck, e);
     if (st == ST_OK) st = mapped ? ranks_each(&r, load_mapped, NULL, e) : ranks_load(&r, ck, true, reads, e);
     *in_checkpoint = 0;

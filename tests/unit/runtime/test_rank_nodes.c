@@ -70,7 +70,7 @@ static void ranks_stay_with_their_teams(void **state) {
     sched_getaffinity(0, sizeof before, &before);
     for (i64 n = 1; n <= 2; n++) {
         ranks r;
-        assert_int_equal(ranks_open(&r, &config, n, NULL, false, 60, &e), ST_OK);
+        assert_int_equal(ranks_open(&r, &config, &(rank_layout){.tp = n, .pp = 1}, NULL, false, 60, &e), ST_OK);
         if (ranks_bind(&r, nodes, &e) != ST_OK) fail_msg("%s", e.text);
         assert_true(r.bound);
         census c = {.nodes = nodes, .caller = gettid()};
@@ -96,7 +96,7 @@ static void one_rank_goes_on(void **state) {
     bool yes = true, no = false;
     if (!may_bind()) skip();
     two_places(nodes);
-    assert_int_equal(ranks_open(&r, &config, 1, NULL, false, 60, &e), ST_OK);
+    assert_int_equal(ranks_open(&r, &config, &(rank_layout){.tp = 1, .pp = 1}, NULL, false, 60, &e), ST_OK);
     assert_int_equal(ranks_bind(&r, nodes, &e), ST_OK);
     assert_int_equal(ranks_each(&r, fails, &yes, &e), ST_NUMERIC);
     assert_string_equal(e.text, "no number");
@@ -113,7 +113,7 @@ static void a_node_that_is_not_there(void **state) {
     if (!may_bind()) skip();
     two_places(nodes);
     nodes[1].id = 1000;
-    assert_int_equal(ranks_open(&r, &config, 2, NULL, false, 60, &e), ST_OK);
+    assert_int_equal(ranks_open(&r, &config, &(rank_layout){.tp = 2, .pp = 1}, NULL, false, 60, &e), ST_OK);
     assert_int_equal(ranks_bind(&r, nodes, &e), ST_UNSUPPORTED);
     assert_non_null(strstr(e.text, "rank 1: --numa-node 1000: its memory: "));
     assert_false(r.bound);

@@ -20,7 +20,7 @@ static void jobs_are_done_once(void **state) {
     for (size_t s = 0; s < COUNT_OF(spins); s++) {
         ranks r;
         u64 sums[2] = {0};
-        assert_int_equal(ranks_open(&r, &config, 2, NULL, false, 60, &e), ST_OK);
+        assert_int_equal(ranks_open(&r, &config, &(rank_layout){.tp = 2, .pp = 1}, NULL, false, 60, &e), ST_OK);
         r.spin_s = spins[s];
         for (u64 job = 1; job <= JOBS; job++) {
             assert_int_equal(ranks_each(&r, add_job, sums, &e), ST_OK);

@@ -61,12 +61,13 @@ typedef struct {
     i64 running, kv_tokens, chunk;
     bool aborts;
     scheduler_options o;
+    i64 pp; /* 0: one stage */
 } scene;
 
 /* Submits at random times, aborts some, checks after each step. */
 static void play(const char *dir, const char *device, const scene *c, const job *alone, job *jobs, i64 n,
                  sched_stats *stats) {
-    engine *g = open_engine(dir, device, c->running, c->kv_tokens, c->chunk);
+    engine *g = open_stages(dir, device, c->running, c->kv_tokens, c->chunk, c->pp);
     scheduler *s = open_scheduler(g, c->o);
     i64 sent = 0;
     for (bool busy = true; busy || sent < n;) {
@@ -112,17 +113,18 @@ static void random_workload(const char *dir, const char *device, u64 seed, i64 n
 }
 
 static const scene scenes[] = {
-    {"everything fits", 16, 16 * MAX_TOKENS, 512, false, {.manual = true}},
-    {"small chunks, small pool", 8, 512, 3, false, {.manual = true, .conservativeness = 0.01}},
-    {"tiny pool", 8, 448, 64, false, {.manual = true, .conservativeness = 0.01, .ignore_priority = true}},
-    {"no cache", 8, 640, 100, true, {.manual = true, .disable_radix_cache = true, .conservativeness = 0.01}},
+    {"everything fits", 16, 16 * MAX_TOKENS, 512, false, {.manual = true}, 1},
+    {"small chunks, small pool", 8, 512, 3, false, {.manual = true, .conservativeness = 0.01}, 1},
+    {"tiny pool", 8, 448, 64, false, {.manual = true, .conservativeness = 0.01, .ignore_priority = true}, 1},
+    {"no cache", 8, 640, 100, true, {.manual = true, .disable_radix_cache = true, .conservativeness = 0.01}, 1},
     {"prompts only, longest prefix first",
      5,
      900,
      200,
      true,
-     {.manual = true, .cache_prompts_only = true, .policy = SCHED_LPM}},
-    {"no preemption by priority", 3, 600, 31, true, {.manual = true, .no_preempt = true}},
+     {.manual = true, .cache_prompts_only = true, .policy = SCHED_LPM},
+     1},
+    {"no preemption by priority", 3, 600, 31, true, {.manual = true, .no_preempt = true}, 1},
 };
 
 static void equal_alone_and_in_a_batch_cpu(void **state) {
@@ -135,10 +137,10 @@ static void equal_alone_and_in_a_batch_cpu(void **state) {
 
 /* Step n+1 queued before the results of step n: the tokens of others, NULL rows and all. */
 static const scene ahead[] = {
-    {"ahead", 16, 16 * MAX_TOKENS, 512, false, {.manual = true, .overlap_anywhere = true}},
-    {"ahead, aborts", 6, 16 * MAX_TOKENS, 64, true, {.manual = true, .overlap_anywhere = true}},
-    {"ahead, tiny pool", 8, 448, 64, true, {.manual = true, .overlap_anywhere = true, .conservativeness = 0.01}},
-    {"ahead, no cache", 3, 600, 31, true, {.manual = true, .overlap_anywhere = true, .disable_radix_cache = true}},
+    {"ahead", 16, 16 * MAX_TOKENS, 512, false, {.manual = true, .overlap_anywhere = true}, 1},
+    {"ahead, aborts", 6, 16 * MAX_TOKENS, 64, true, {.manual = true, .overlap_anywhere = true}, 1},
+    {"ahead, tiny pool", 8, 448, 64, true, {.manual = true, .overlap_anywhere = true, .conservativeness = 0.01}, 1},
+    {"ahead, no cache", 3, 600, 31, true, {.manual = true, .overlap_anywhere = true, .disable_radix_cache = true}, 1},
 };
 
 static void equal_alone_and_ahead(void **state) {
@@ -148,6 +150,32 @@ static void equal_alone_and_ahead(void **state) {
     random_workload("build/golden/k2-thinking-int4", "cpu", 6, 30, ahead, COUNT_OF(ahead), &preemptions, &cached);
     random_workload("build/golden/plain-bf16", "cpu", 7, 30, ahead, COUNT_OF(ahead), &preemptions, &cached);
     random_workload("build/golden/k2-thinking-int4", "ref", 9, 12, ahead, COUNT_OF(ahead), &preemptions, &cached);
+    assert_true(preemptions > 10 && cached > 1000);
+}
+
+/* Several batches under way, of different answers and of chunks of the same prompt. */
+static const scene pipelines[] = {
+    {"two stages", 16, 16 * MAX_TOKENS, 64, false, {.manual = true, .overlap_anywhere = true}, 2},
+    {"three stages, aborts", 6, 16 * MAX_TOKENS, 31, true, {.manual = true, .overlap_anywhere = true}, 3},
+    {"two stages, tiny pool", 8, 448, 7, true, {.manual = true, .overlap_anywhere = true, .conservativeness = 0.01}, 2},
+    {"three stages, no cache",
+     3,
+     600,
+     31,
+     true,
+     {.manual = true, .overlap_anywhere = true, .disable_radix_cache = true},
+     3},
+    {"two stages in turn", 8, 640, 64, false, {.manual = true, .conservativeness = 0.01}, 2},
+};
+
+static void equal_alone_and_in_a_pipeline(void **state) {
+    (void)state;
+    i64 preemptions = 0, cached = 0;
+    random_workload("build/golden/k2-thinking-int4", "cpu", 11, 30, pipelines, COUNT_OF(pipelines), &preemptions,
+                    &cached);
+    random_workload("build/golden/k2-thinking-int4", "ref", 12, 20, pipelines, COUNT_OF(pipelines), &preemptions,
+                    &cached);
+    random_workload("build/golden/plain-bf16", "cpu", 13, 30, pipelines, COUNT_OF(pipelines), &preemptions, &cached);
     assert_true(preemptions > 10 && cached > 1000);
 }
 
@@ -167,9 +195,8 @@ static void equal_alone_and_in_a_batch_nano(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_alone_and_in_a_batch_cpu),
-        cmocka_unit_test(equal_alone_and_in_a_batch_ref),
-        cmocka_unit_test(equal_alone_and_ahead),
+        cmocka_unit_test(equal_alone_and_in_a_batch_cpu),  cmocka_unit_test(equal_alone_and_in_a_batch_ref),
+        cmocka_unit_test(equal_alone_and_ahead),           cmocka_unit_test(equal_alone_and_in_a_pipeline),
         cmocka_unit_test(equal_alone_and_in_a_batch_nano),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

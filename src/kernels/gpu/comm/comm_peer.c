@@ -204,8 +204,8 @@ static status peer_finish(comm *c, err *e) {
     peer_comm *p = peer_of(c);
     volatile gpu_u32 *host = p->end.host;
     if (p->failed.code == ST_OK && host[COMM_FAILED])
-        err_set(&p->failed, ST_DEVICE, "rank %u did not come to an exchange within %.3g s", host[COMM_FAILED] - 1,
-                p->deadline_s);
+        err_set(&p->failed, ST_DEVICE, "rank %lld did not come to an exchange within %.3g s",
+                (long long)(c->named + host[COMM_FAILED] - 1), p->deadline_s);
     if (p->failed.code == ST_OK && host[COMM_STOP])
         return err_set(e, ST_CANCELLED, "exchanges between GPUs were stopped");
     if (e && p->failed.code != ST_OK) *e = p->failed;
