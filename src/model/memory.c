@@ -107,7 +107,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->collected, pages * KV_PAGE * kv_width, dtype_size(l->kv_type), "collected KV pages"},
         {&m->in_order, pages, sizeof(i32), "collected KV pages"},
         {&m->features, rows * (u64)l->n_taps * hidden, act, "features for a draft"},
-        {&m->media, (u64)l->media_rows * hidden, act, "rows of pictures"},
+        {&m->media, model_begins(c) * (u64)l->media_rows * hidden, act, "rows of pictures"},
         {&m->inter, rows * (u64)widest_ffn(c), act, "activations"},
         {&m->shared, rows * hidden, act, "activations"},
         {&m->scores, rows * (u64)max_i64(c->n_experts, 1), sizeof(f32), "router scores"},

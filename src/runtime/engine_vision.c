@@ -43,7 +43,6 @@ void engine_vision_limits(engine *g) {
 }
 
 status engine_vision_plan_rank(const engine *g, rank *k, model_limits *own, err *e) {
-    if (k->stage) own->media_rows = 0; /* the first stage's ranks have them */
     if (!g->has_vision || k->stage) return ST_OK;
     status st = vision_plan(k->vision, &g->vision_lim, e);
     const model_memory *m = vision_memory_plan(k->vision);

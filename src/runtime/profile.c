@@ -10,6 +10,9 @@ enum { LAUNCHES_MOST = 32768 /* of a step */ };
 status profile_open(engine *g, err *e) {
     if (!engine_backend(g)->gpu)
         return err_set(e, ST_UNSUPPORTED, "--profile times a GPU's kernels: it needs --device cuda");
+    if (g->layout.pp > 1)
+        return err_set(e, ST_UNSUPPORTED, "--pp %lld: kernels are timed of one rank, which has a stage's layers alone",
+                       (long long)g->layout.pp);
     g->profile = calloc(PROFILE_PHASES, sizeof *g->profile);
     if (!g->profile) return err_nomem(e, "the profile", PROFILE_PHASES * sizeof *g->profile);
     status st = ops_cost(&engine_backend(g)->ops, e);

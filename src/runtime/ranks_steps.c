@@ -59,6 +59,8 @@ static status tell_batch(ranks *r, job_kind kind, const model_batch *b, err *e) 
 }
 
 status ranks_queue(ranks *r, const model_batch *b, err *e) {
+    if (b->watch && r->pp > 1)
+        return err_set(e, ST_UNSUPPORTED, "what experts are given is seen of one stage alone: not with --pp");
     status st = model_check(r->of[0].model, b, e); /* one that no rank begins leaves the ranks in step */
     if (st == ST_OK) st = tell_batch(r, JOB_QUEUE, b, e);
     return st == ST_OK ? ranks_each(r, queue_rank, &(rank_step){b, r->threads_each}, e) : st;

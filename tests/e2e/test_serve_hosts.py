@@ -23,13 +23,15 @@ KEEPS = "ASAN_OPTIONS=" + ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"),
 FLAGS = ["env", KEEPS, MPIRUN or "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 NO_DRAFTS = ["--speculative-algorithm", "NONE"]
 two = lambda *more: [*FLAGS, *more, "-n", "2"]
+STAGES = ["--pp", "2", *NO_DRAFTS]
 
 
 class Hosts(Server):
-    """Two processes; self.pids are theirs, in order."""
+    """Two processes, or `processes`; self.pids are theirs, in order."""
 
-    def __init__(self, *args, **kwargs):
-        super().__init__("--nnodes", "2", "--tp", "2", *args, under=two(), **kwargs)
+    def __init__(self, *args, processes=2, **kwargs):
+        n = str(processes)
+        super().__init__("--nnodes", n, "--tp", "2", *args, under=[*FLAGS, "-n", n], **kwargs)
         at = lambda pid: int(dict(l.partition("=")[::2] for l in environment(pid))["OMPI_COMM_WORLD_RANK"])
         self.pids = sorted(children(self.process.pid), key=at)
 
@@ -93,6 +95,19 @@ def test_other_ways_to_divide(flags):
     assert [c.get("text") or c["message"] for c in one] == [c.get("text") or c["message"] for c in several]
 
 
+@pytest.mark.parametrize("processes", [2, 4])
+def test_stages(processes):
+    """Layers divided among processes, and with four of them each stage, too: the bits of one process, and of one
+    stage."""
+    servers = [Server("--tp", "2", *NO_DRAFTS), Hosts(*STAGES, processes=processes)]
+    one, several = (answers_of(s) for s in servers)
+    shown = [[ask(s, i)["choices"][0]["message"] for i in range(min(2, len(CHATS)))] for s in servers]
+    told = [servers[1].get("/server_info")[1][key] for key in ("tp_size", "pp_size", "nnodes")]
+    assert [s.stop() for s in servers] == [0, 0]
+    assert one == several and shown[0] == shown[1] and told == [2, 2, processes]
+    assert f"4 ranks in {processes} processes, stages of 3, 3 layers" in "".join(servers[1].log)
+
+
 # ---- faults ----
 
 
@@ -146,6 +161,20 @@ def test_a_process_is_killed():
     assert "does not answer: it has ended, or stands still" in read or "cut: " in read, read[-500:]
     assert code != 0 and "process rank 1 with PID" in said and "exited on signal 9" in said
     assert took < 30 * SLOW
+
+
+def test_a_stage_stands_still():
+    read, code, said, _ = during_an_answer(lambda s: os.kill(s.pids[1], signal.SIGSTOP), "--dist-timeout", "1", *STAGES)
+    no_answer_ended_well(read)
+    assert "process 1 (" in read and ", ranks 2 to 3) did not come to " in read and '"code":500' in read, read[-500:]
+    assert code != 0
+
+
+def test_a_stage_is_killed():
+    read, code, said, _ = during_an_answer(lambda s: os.kill(s.pids[1], signal.SIGKILL), *STAGES)
+    no_answer_ended_well(read)
+    assert "does not answer: it has ended, or stands still" in read or "cut: " in read, read[-500:]
+    assert code != 0 and "exited on signal 9" in said
 
 
 def test_the_first_process_is_killed():

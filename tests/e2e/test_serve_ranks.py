@@ -16,9 +16,10 @@ def answers(server):
 @pytest.fixture(scope="module")
 def servers():
     kinds = [["--tp", "1"], ["--tp", "2"], ["--tp", "2", "--dcp", "2"], ["--tp", "2", "--enable-dp-attention"]]
+    kinds += [["--pp", "3", "--pp-layers", "1,3,2"], ["--tp", "2", "-pp", "2"]]
     all_of_them = [Server("--device", "ref", "--max-total-tokens", "4096", *k) for k in kinds]
     yield all_of_them
-    assert [s.stop() for s in all_of_them] == [0, 0, 0, 0]
+    assert [s.stop() for s in all_of_them] == [0] * len(all_of_them)
 
 
 def test_the_answers_of_one_rank(servers):
@@ -32,9 +33,12 @@ def test_the_answers_of_one_rank(servers):
 
 
 def test_the_server_says_how_many(servers):
-    assert [s.get("/server_info")[1]["tp_size"] for s in servers] == [1, 2, 2, 2]
-    assert [s.get("/server_info")[1]["dcp_size"] for s in servers] == [1, 1, 2, 1]
-    assert [s.get("/server_info")[1]["enable_dp_attention"] for s in servers] == [False, False, False, True]
+    assert [s.get("/server_info")[1]["tp_size"] for s in servers] == [1, 2, 2, 2, 1, 2]
+    assert [s.get("/server_info")[1]["pp_size"] for s in servers] == [1, 1, 1, 1, 3, 2]
+    assert [s.get("/server_info")[1]["dcp_size"] for s in servers] == [1, 1, 2, 1, 1, 1]
+    assert [s.get("/server_info")[1]["enable_dp_attention"] for s in servers] == [i == 3 for i in range(6)]
+    assert "3 ranks, stages of 1, 3, 2 layers; ref" in servers[4].ready + "".join(servers[4].log)
+    assert "4 ranks, stages of 3, 3 layers; ref" in servers[5].ready + "".join(servers[5].log)
     assert "each for sequences of its own" in servers[3].ready + "".join(servers[3].log)
     assert "its pages divided among them" in servers[2].ready + "".join(servers[2].log)
     assert "2 ranks; ref" in servers[1].ready + "".join(servers[1].log)

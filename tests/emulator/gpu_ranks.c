@@ -586,7 +586,7 @@ static void models_in_stages(void **state) {
     staged("models/nano", &nano, &(engine_options){.device = "cuda", .pp = 3});
     staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .chunk = 33});
     staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .dcp = 2, .chunk = 33});
-    staged("models/nano", &nano, &(engine_options){.device = "cuda", .pp = 2, .pp_layers = "5,1", .gpus = "1,1"});
+    staged("models/nano", &nano, &(engine_options){.device = "cuda", .pp = 2, .pp_layers = "5,1", .gpus = "3,1"});
     staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .nccl = true});
     draws_agree("nano in two stages", "models/nano", (engine_options){.device = "cuda", .tp = 2, .pp = 2}, 0.09);
     draws_agree("nano in two stages by NCCL", "models/nano", (engine_options){.device = "cuda", .pp = 2, .nccl = true},
@@ -674,6 +674,9 @@ static void refused(engine_options o, const char *text) {
 
 static void what_is_refused(void **state) {
     (void)state;
+    refused((engine_options){.pp = 2, .gpus = "1,1"}, "--gpus 1,1: GPU 1 stands there twice, and with --pp none");
+    refused((engine_options){.pp = 7}, "--pp 7: 6 layers cannot be divided so");
+    refused((engine_options){.pp = 2, .pp_layers = "3,4"}, "--pp-layers: 7 layers in all, the model has 6");
     refused((engine_options){.tp = 2, .gpus = "0,8"}, "rank 1: --device cuda: there is no GPU 8");
     refused((engine_options){.tp = 2, .gpus = "0"}, "--gpus 0: 2 numbers of GPUs are wanted");
     refused((engine_options){.tp = 2, .gpus = "0,1,2"}, "--gpus 0,1,2: 2 numbers");

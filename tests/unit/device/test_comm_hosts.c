@@ -378,10 +378,76 @@ static void refusals(void **state) {
     in_each(p, 2, close_process);
 }
 
+/* ---- groups of some processes ---- */
+
+enum { STAGE = 2, ROUNDS = 60, WIDTH = 300 };
+typedef struct {
+    comm *stage, *link;
+} stage_rank;
+
+/* Two ranks of a stage sum what is theirs, and the first stage's hand it to the second's. */
+static void *run_stage_rank(void *arg) {
+    const stage_rank *k = arg;
+    const i64 rank = k->link->rank, other = rank < STAGE ? rank + STAGE : rank - STAGE;
+    f32 x[WIDTH], got[WIDTH];
+    for (u32 round = 0; round < ROUNDS; round++) {
+        const i64 n = 1 + (i64)(mix(round, 1, 1) % WIDTH);
+        i64 out[2 * STAGE] = {0}, in[2 * STAGE] = {0};
+        put_values(x, round, rank, n, DT_F32);
+        k->stage->all_reduce(k->stage, x, n, DT_F32);
+        *(rank < STAGE ? &out[other] : &in[other]) = n;
+        k->link->all_to_all(k->link, x, out, got, in, sizeof *x);
+        const i64 first = rank < STAGE ? rank / STAGE * STAGE : 0;
+        for (i64 i = 0; i < n; i++) {
+            const f32 sum = value_of(round, first, i) + value_of(round, first + 1, i);
+            if ((rank < STAGE ? x : got)[i] != sum)
+                fail_msg("round %u, rank %lld: value %lld", round, (long long)rank, (long long)i);
+        }
+    }
+    return NULL;
+}
+
+/* Processes with parts of a stage, or with one: each stage a group, the link another, on a channel of its own. */
+static void stages_of_processes(void **state) {
+    (void)state;
+    for (i64 processes = 2; processes <= 4; processes += 2) {
+        const i64 each = 2 * STAGE / processes, of_stage = STAGE / each;
+        process_thread p[FAKE_PROCESSES];
+        stage_rank all[2 * STAGE];
+        comm *ends[2 * STAGE];
+        pthread_t id[2 * STAGE];
+        err e;
+        open_processes(p, processes, 30);
+        for (i64 i = 0; i < processes; i++) {
+            const host_group stage = {p[i].h, i / of_stage * of_stage, of_stage, MPI_DATA},
+                             link = {p[i].h, 0, processes, MPI_STAGES};
+            assert_int_equal(comm_hosts_open(ends, &stage, STAGE, 30, &e), ST_OK);
+            for (i64 r = 0; r < each; r++) all[i * each + r].stage = ends[r];
+            assert_int_equal(comm_hosts_open(ends, &link, 2 * STAGE, 30, &e), ST_OK);
+            for (i64 r = 0; r < each; r++) all[i * each + r].link = ends[r];
+        }
+        for (i64 r = 0; r < 2 * STAGE; r++) assert_int_equal(pthread_create(&id[r], NULL, run_stage_rank, &all[r]), 0);
+        for (i64 r = 0; r < 2 * STAGE; r++) pthread_join(id[r], NULL);
+        for (i64 r = 0; r < 2 * STAGE; r++) {
+            assert_int_equal(all[r].stage->finish(all[r].stage, &e), ST_OK);
+            assert_int_equal(all[r].link->finish(all[r].link, &e), ST_OK);
+            all[r].stage->close(all[r].stage);
+            all[r].link->close(all[r].link);
+        }
+        fake_mpi_let_go();
+        in_each(p, processes, close_process);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),           cmocka_unit_test(gathers_and_parcels), cmocka_unit_test(roots),
-        cmocka_unit_test(many_at_random), cmocka_unit_test(faults_end_all),      cmocka_unit_test(refusals),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(gathers_and_parcels),
+        cmocka_unit_test(roots),
+        cmocka_unit_test(many_at_random),
+        cmocka_unit_test(faults_end_all),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(stages_of_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -632,8 +632,65 @@ static void test_override(void **state) {
     assert_int_equal(c.n_dense, 2);
 }
 
+static void layers_of_stages(void **state) {
+    (void)state;
+    static const struct {
+        i64 n, stages;
+        const char *given, *want;
+    } good[] = {{61, 2, NULL, "31,30"}, {61, 8, NULL, "8,8,8,8,8,7,7,7"}, {3, 3, NULL, "1,1,1"},
+                {61, 1, NULL, "61"},    {61, 2, "1,60", "1,60"},          {6, 3, "1,3,2", "1,3,2"}};
+    static const struct {
+        i64 n, stages;
+        const char *given, *text;
+    } bad[] = {{61, 62, NULL, "--pp 62: 61 layers cannot"},
+               {61, 0, NULL, "--pp 0: "},
+               {100, 65, NULL, "--pp 65: "},
+               {61, 2, "31,31", "--pp-layers: 62 layers in all, the model has 61"},
+               {61, 2, "61", "--pp-layers 61: the layers of each of 2"},
+               {61, 2, "30,30,1", "--pp-layers"},
+               {61, 2, "0,61", "--pp-layers"},
+               {61, 2, "31,", "--pp-layers"},
+               {61, 2, "31 30", "--pp-layers"},
+               {61, 2, "", "--pp-layers"},
+               {61, 2, "x,30", "--pp-layers"},
+               {61, 2, "31,99999999999999999999", "--pp-"},
+               {61, 2, "-1,62", "--pp-layers"}};
+    i64 layers[STAGES_MAX];
+    err e;
+    for (size_t i = 0; i < COUNT_OF(good); i++) {
+        char got[256] = "";
+        size_t at = 0;
+        assert_int_equal(model_divide_layers(good[i].n, good[i].stages, good[i].given, "--pp", layers, &e), ST_OK);
+        for (i64 s = 0; s < good[i].stages; s++)
+            at += (size_t)snprintf(got + at, sizeof got - at, "%s%lld", s ? "," : "", (long long)layers[s]);
+        assert_string_equal(got, good[i].want);
+    }
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        if (model_divide_layers(bad[i].n, bad[i].stages, bad[i].given, "--pp", layers, &e) != ST_INPUT ||
+            !strstr(e.text, bad[i].text))
+            fail_msg("%s is taken, or: %s", bad[i].given, e.text);
+    }
+}
+
+/* Dense layers may reach into a later stage. */
+static void a_stages_share(void **state) {
+    (void)state;
+    static const i64 layers[3] = {2, 3, 5}, first[3] = {0, 2, 5}, dense[3] = {2, 2, 0};
+    for (i64 s = 0; s < 3; s++) {
+        model_config c = {.n_layers = 10, .n_dense = 4};
+        assert_true(model_begins(&c) && model_ends(&c));
+        model_config_stage(&c, 3, s, layers);
+        assert_int_equal(c.layer_first, first[s]);
+        assert_int_equal(c.n_layers, layers[s]);
+        assert_int_equal(c.n_dense, dense[s]);
+        assert_true(model_begins(&c) == (s == 0) && model_ends(&c) == (s == 2));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_of_stages),
+        cmocka_unit_test(a_stages_share),
         cmocka_unit_test(test_k25),
         cmocka_unit_test(test_k26),
         cmocka_unit_test(test_k2_instruct),

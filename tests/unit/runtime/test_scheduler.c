@@ -85,6 +85,7 @@ static void play(const char *dir, const char *device, const scene *c, const job 
     assert_true(stats->idle && stats->running == 0 && stats->queued == 0 && stats->pages_used == 0);
     assert_int_equal(stats->pages_free + stats->pages_cached, stats->pages);
     assert_true(stats->ahead <= stats->steps && (c->o.overlap_anywhere || !stats->ahead));
+    if (c->pp > 1 && c->o.overlap_anywhere) assert_true(stats->ahead > 0);
     assert_int_equal(scheduler_flush(s, NULL), ST_OK);
     must_check(s);
     scheduler_stats(s, stats);
