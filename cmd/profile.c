@@ -17,6 +17,7 @@ typedef struct {
     model_opts m;
     speculative_opts draft;
     const char *batch_list, *rows_list, *prompt_list, *json, *forecast, *links;
+    f64 network;
     opt_list workloads;
     i64 context, steps, seed;
     bool empty, no_table;
@@ -158,9 +159,12 @@ static status profile_forecast_options(profile_opts *o, err *e) {
     engine_options *eo = &o->m.engine;
     forecast_load loads[FORECAST_LOADS];
     forecast_options f = {.links = o->links, .steps = o->steps, .json = o->out, .loads = loads, .seed = (u64)o->seed};
-    status st = forecast_ranks(o->forecast, &f.ranks, e);
+    status st = forecast_ranks(o->forecast, &f.ranks, &f.stages, e);
+    f.network = (o->network > 0 ? o->network : 400) * 1e9 / 8;
+    if (st == ST_OK && o->network > 0 && f.stages < 2)
+        st = err_set(e, ST_INPUT, "--network is for stages: --forecast tp8pp2");
     if (st == ST_OK && !(f.n_loads = forecast_loads_parse(loads, o->workloads.items, o->workloads.n, e))) st = e->code;
-    if (st == ST_OK && (eo->tp || eo->tp_slice))
+    if (st == ST_OK && (eo->tp || eo->tp_slice || eo->pp))
         st = err_set(e, ST_INPUT, "--forecast %s runs --tp-slice %lld --tp 1 by itself", o->forecast,
                      (long long)f.ranks);
     return st == ST_OK ? profile_forecast(&f, eo, e) : st;
@@ -232,8 +236,12 @@ int cmd_profile(int argc, char **argv) {
         {"json", 0, OPT_STR, &o.json, "FILE", "the same as JSON lines", 0, 0},
         SPECULATIVE_OPTS(o.draft),
         OPT_GROUP("Forecast"),
-        {"forecast", 0, OPT_STR, &o.forecast, "tpN",
-         "instead: TTFT, TPOT and tokens/s of N GPUs, from steps of one rank and what their links take", 0, 0},
+        {"forecast", 0, OPT_STR, &o.forecast, "tpN|tpNppM",
+         "instead: TTFT, TPOT and tokens/s of N GPUs, or of M stages of N, from steps of one rank and what their links "
+         "take",
+         0, 0},
+        {"network", 0, OPT_REAL, &o.network, "GBIT",
+         "with stages: Gb/s from a GPU to its peer of the next one (default: 400)", 0.001, 1e6},
         {"workload", 0, OPT_LIST, &o.workloads, "IN,OUT,N",
          "tokens of a prompt and its answer, and requests at a time; may be repeated (default: 10240,512,2 10240,512,40 "
          "8192,1024,4 8192,1024,64)",
@@ -245,8 +253,11 @@ int cmd_profile(int argc, char **argv) {
     status st = ST_OK;
     if (o.json && !(o.out = fopen(o.json, "w"))) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
     if (st == ST_OK) st = model_opts_finish(&o.m, &e);
-    if (st == ST_OK && !o.forecast && (o.links || o.workloads.n))
-        st = err_set(&e, ST_INPUT, "--%s is for --forecast", o.links ? "links" : "workload");
+    if (st == ST_OK && !o.forecast && (o.links || o.workloads.n || o.network > 0))
+        st = err_set(&e, ST_INPUT, "--%s is for --forecast",
+                     o.links         ? "links"
+                     : o.network > 0 ? "network"
+                                     : "workload");
     if (st == ST_OK) st = o.forecast ? profile_forecast_options(&o, &e) : profile_run(&o, &e);
     if (o.out && fclose(o.out) && st == ST_OK) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
     return st == ST_OK ? EXIT_DONE : cmd_fail("profile", &e);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const f64 HOP_S = 20e-6; /* of a message between hosts, beside its bytes */
 enum { LINKS_MOST = 1 << 20 /* bytes of a table */, PROMPTS = 3, EMPTY_CALLS = 200, BATCHES = 5 };
 
 typedef struct {
@@ -52,11 +53,16 @@ forecast_load forecast_largest(const forecast_load *loads, int n) {
     return most;
 }
 
-status forecast_ranks(const char *text, i64 *ranks, err *e) {
+status forecast_ranks(const char *text, i64 *ranks, i64 *stages, err *e) {
     char *end = NULL;
     *ranks = strncmp(text, "tp", 2) ? 0 : strtoll(text + 2, &end, 10);
-    if (!end || *end || *ranks < 2 || *ranks > COMM_RANKS_MAX)
-        return err_set(e, ST_INPUT, "--forecast %.40s is not tp2 to tp%d", text, COMM_RANKS_MAX);
+    *stages = 1;
+    const bool staged = end && !strncmp(end, "pp", 2);
+    if (staged) *stages = strtoll(end + 2, &end, 10);
+    if (!end || *end || *ranks < 2 || *ranks > COMM_RANKS_MAX || *stages < 1 + staged ||
+        *stages > COMM_RANKS_MAX / *ranks)
+        return err_set(e, ST_INPUT, "--forecast %.40s is not tp2 to tp%d, or as tp8pp2, of %d ranks at most", text,
+                       COMM_RANKS_MAX, COMM_RANKS_MAX);
     return ST_OK;
 }
 
@@ -196,8 +202,35 @@ static status median_prompt(const forecast_run *f, i64 n, f64 *seconds, err *e) 
 forecast_result forecast_of(const forecast_load *w, const forecast_times *t) {
     const f64 all = (f64)w->at_a_time, out = (f64)w->out;
     return (forecast_result){.ttft_s = t->prompt + t->step,
-                             .tpot_s = t->step + (all - 1) * t->prompt / out,
-                             .tokens_per_s = all * out / (all * t->prompt + out * t->step)};
+                             .tpot_s = t->step + (all - 1) * t->holds / out,
+                             .tokens_per_s = all * out / (all * t->holds + out * t->step)};
+}
+
+forecast_times forecast_staged(const forecast_times *t, i64 stages, i64 at_a_time, f64 share, f64 prompt_hop,
+                               f64 step_hop) {
+    const f64 hops = (f64)(stages - 1);
+    return (forecast_times){.prompt = t->prompt + hops * prompt_hop,
+                            .holds = t->prompt * share + prompt_hop,
+                            .step = at_a_time < stages ? t->step + hops * step_hop
+                                                       : (f64)stages * (t->step * share + step_hop)};
+}
+
+/* Seconds in which n rows go to the next stage. */
+static f64 hop_s(const forecast_run *f, i64 n) {
+    return HOP_S + (f64)(n * engine_config(f->g)->hidden * 2) / f->o->network;
+}
+
+/* Of such a load, from what all layers take. */
+static status stages_of(const forecast_run *f, const forecast_load *w, i64 batch, forecast_times *t, bool links,
+                        err *e) {
+    i64 layers[STAGES_MAX];
+    const i64 n = engine_config(f->g)->n_layers;
+    if (f->o->stages < 2) return ST_OK;
+    status st = model_divide_layers(n, f->o->stages, NULL, "--forecast, stages", layers, e);
+    if (st != ST_OK) return st;
+    *t = forecast_staged(t, f->o->stages, w->at_a_time, (f64)layers[0] / (f64)n, links ? hop_s(f, w->in) : 0,
+                         links ? hop_s(f, batch) : 0);
+    return ST_OK;
 }
 
 static void print_forecast(const forecast_run *f, const forecast_load *w, const forecast_times *own,
@@ -216,24 +249,28 @@ static void print_forecast(const forecast_run *f, const forecast_load *w, const 
     if (!json) return;
     fprintf(
         json,
-        "{\"profile\":\"forecast\",\"ranks\":%lld,\"kv_ranks\":%lld,\"dp_attention\":%s,\"input\":%lld,\"output\":%lld,"
+        "{\"profile\":\"forecast\",\"ranks\":%lld,\"stages\":%lld,\"kv_ranks\":%lld,\"dp_attention\":%s,\"input\":%lld,\"output\":%lld,"
         "\"at_a_time\":%lld,\"prompt_ms\":%.4f,\"prompt_own_ms\":%.4f,\"step_ms\":%.4f,\"step_own_ms\":%.4f,"
         "\"ttft_ms\":%.4f,\"tpot_ms\":%.4f,\"output_tokens_per_s\":%.2f,\"plan\":\"%s\"}\n",
-        (long long)f->o->ranks, (long long)f->kv_ranks, f->apart ? "true" : "false", (long long)w->in,
-        (long long)w->out, (long long)w->at_a_time, t->prompt * 1e3, own->prompt * 1e3, t->step * 1e3, own->step * 1e3,
-        r.ttft_s * 1e3, r.tpot_s * 1e3, r.tokens_per_s, engine_plan(f->g));
+        (long long)f->o->ranks, (long long)f->o->stages, (long long)f->kv_ranks, f->apart ? "true" : "false",
+        (long long)w->in, (long long)w->out, (long long)w->at_a_time, t->prompt * 1e3, own->prompt * 1e3, t->step * 1e3,
+        own->step * 1e3, r.ttft_s * 1e3, r.tpot_s * 1e3, r.tokens_per_s, engine_plan(f->g));
 }
 
 static status forecast_loads(const forecast_run *f, err *e) {
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < f->o->n_loads; i++) {
         const forecast_load *w = &f->o->loads[i];
+        const i64 batch = ceil_div(w->at_a_time, f->o->stages);
         forecast_times own, more;
         st = median_prompt(f, w->in, &own.prompt, e);
-        if (st == ST_OK) st = median_step(f, w->at_a_time, w->in + w->out / 2, &own.step, e);
+        if (st == ST_OK) st = median_step(f, batch, w->in + w->out / 2, &own.step, e);
         if (st == ST_OK) st = more_for_links(f, w->in, w->in, &more.prompt, e);
-        if (st == ST_OK) st = more_for_links(f, w->at_a_time, 0, &more.step, e);
-        const forecast_times all = {own.prompt + more.prompt, own.step + more.step};
+        if (st == ST_OK) st = more_for_links(f, batch, 0, &more.step, e);
+        own.holds = own.prompt;
+        forecast_times all = {own.prompt + more.prompt, own.step + more.step, own.prompt + more.prompt};
+        if (st == ST_OK) st = stages_of(f, w, batch, &own, false, e);
+        if (st == ST_OK) st = stages_of(f, w, batch, &all, true, e);
         if (st == ST_OK) print_forecast(f, w, &own, &all);
     }
     return st;
@@ -299,7 +336,7 @@ static status forecast_form(forecast_run *f, engine_options *eo, i64 kv_ranks, b
     if (st == ST_OK && !f->links.n) st = read_links(f->o, engine_ops(f->g)->name, &f->links, e);
     if (st == ST_OK) st = step_timer_open(&f->m, f->g, eo->max_running, eo->context, 1, f->o->seed, e);
     if (st == ST_OK) st = forecast_loads(f, e);
-    if (st == ST_OK && !apart) st = measure_crossings(f, eo->context, e);
+    if (st == ST_OK && !apart && f->o->stages == 1) st = measure_crossings(f, eo->context, e);
     step_timer_close(f->m);
     engine_close(f->g);
     return st;
@@ -315,7 +352,7 @@ status profile_forecast(const forecast_options *o, engine_options *eo, err *e) {
         return err_set(e, ST_INPUT, "--dcp %lld with --forecast tp%lld: all ranks divide the KV cache, or none does",
                        (long long)asked, (long long)o->ranks);
     eo->tp = 1, eo->tp_slice = o->ranks, eo->load_format = "dummy";
-    eo->max_running = most.at_a_time, eo->context = ceil_div(most.out + 1, KV_PAGE) * KV_PAGE;
+    eo->max_running = ceil_div(most.at_a_time, o->stages), eo->context = ceil_div(most.out + 1, KV_PAGE) * KV_PAGE;
     if (!eo->chunk) eo->chunk = most.in;
     if (eo->chunk < most.in)
         return err_set(e, ST_INPUT, "--chunked-prefill-size %lld: a forecast's prompts are single steps of %lld tokens",
@@ -328,7 +365,12 @@ status profile_forecast(const forecast_options *o, engine_options *eo, err *e) {
            "its exchanges take more between GPUs.\nTTFT: nobody is in front. TPOT and output: each request that "
            "ends is followed by another, whose prompt holds up the others.\nThe threads of %lld ranks take %.0f us a "
            "step on this host, beside the GPUs.\n",
-           (long long)o->ranks, (long long)o->ranks, host * 1e6);
+           (long long)(o->ranks * o->stages), (long long)o->ranks, host * 1e6);
+    if (o->stages > 1)
+        printf(
+            "%lld stages of these: a batch of as many answers is under way in each. Rows of %.0f Gb/s a GPU and %.0f "
+            "us, both of them assumed, go from one to the next.\n",
+            (long long)o->stages, o->network * 8e-9, HOP_S * 1e6);
     const bool apart = eo->dp_attention || !asked;
     bool whole = asked <= 1 && !eo->dp_attention, divided = asked != 1 && !eo->dp_attention;
     if (whole) st = forecast_form(&f, eo, 1, false, e);
@@ -338,6 +380,6 @@ status profile_forecast(const forecast_options *o, engine_options *eo, err *e) {
     }
     if (st == ST_OK && divided) st = forecast_form(&f, eo, o->ranks, false, e);
     if (st == ST_OK && apart) st = forecast_form(&f, eo, 1, true, e);
-    if (st == ST_OK && whole && divided) print_crossings(&f);
+    if (st == ST_OK && whole && divided && o->stages == 1) print_crossings(&f);
     return st;
 }

@@ -22,8 +22,9 @@ f64 link_us(const link_table *t, f64 rows);
  * measured. */
 f64 link_read_us(const link_table *t, i64 gpus, f64 bytes);
 
-/* "tp8": 8. ST_INPUT: it is none, or not of 2 to 64. */
-status forecast_ranks(const char *text, i64 *ranks, err *e);
+/* "tp8": 8 ranks, one stage; "tp8pp2": two stages of 8. ST_INPUT: it is none, or not of 2 to 64 ranks a stage, and in
+ * all. */
+status forecast_ranks(const char *text, i64 *ranks, i64 *stages, err *e);
 
 /* Requests: so many at a time, of so many tokens in and out. */
 typedef struct {
@@ -36,10 +37,15 @@ int forecast_loads_parse(forecast_load loads[FORECAST_LOADS], const char *const 
 /* What an engine needs for all of them: .in the longest prompt, .out the longest sequence, the most at a time. */
 forecast_load forecast_largest(const forecast_load *loads, int n);
 
-/* Seconds: of a prompt, and of a decode step in the middle of the answers. */
+/* Seconds: of a prompt, and of a decode step in the middle of the answers; how long a prompt holds up the others. */
 typedef struct {
-    f64 prompt, step;
+    f64 prompt, step, holds;
 } forecast_times;
+/* The same of a pipeline, where a batch of an Mth of the answers is under way in each of M stages: the busiest has
+ * `share` of the layers, a prompt's and a batch's rows take so many seconds from one to the next. t: of all layers,
+ * prompt and step, the step of such a batch. Fewer answers than stages go through all in turn. */
+forecast_times forecast_staged(const forecast_times *t, i64 stages, i64 at_a_time, f64 share, f64 prompt_hop,
+                               f64 step_hop);
 /* TTFT of a prompt that nobody is in front of; TPOT and output where each request that ends is followed by another,
  * whose prompt holds up the others' tokens. */
 typedef struct {
@@ -57,8 +63,9 @@ typedef struct {
 f64 forecast_crossing_at(const forecast_crossing *x);
 
 typedef struct {
-    const char *links; /* NULL: the table that comes along */
-    i64 ranks, steps;
+    const char *links;        /* NULL: the table that comes along */
+    i64 ranks, stages, steps; /* ranks: of a stage */
+    f64 network;              /* of stages: bytes a second from a GPU to its peer of the next one */
     const forecast_load *loads;
     int n_loads;
     u64 seed;

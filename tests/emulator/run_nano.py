@@ -295,5 +295,35 @@ expect(
     and rows[0]["ranks"] == 2,
     forecast.stdout + forecast.stderr,
 )
-print(f"{17 - failed} passed, {failed} failed, 0 skipped")
+staged = run(
+    "profile",
+    "--device",
+    "cuda",
+    "--forecast",
+    "tp2pp2",
+    "--network",
+    "100",
+    "--dcp",
+    "1",
+    "--workload",
+    "8,2,4",
+    "--steps",
+    "1",
+    "--links",
+    "tuned/links/nvidia-h200.csv",
+    *TWO_LAYERS,
+    "--json",
+    "/dev/stderr",
+)
+rows = [json.loads(line) for line in staged.stderr.splitlines() if line.startswith('{"profile"')]
+expect(
+    "a forecast of two stages of two GPUs",
+    staged.returncode == 0
+    and "FORECAST of 4 GPUs, not a run of them" in staged.stdout
+    and "Rows of 100 Gb/s a GPU and 20 us, both of them assumed" in staged.stdout
+    and [(r["ranks"], r["stages"], r["kv_ranks"]) for r in rows] == [(2, 2, 1)]
+    and rows[0]["step_ms"] >= rows[0]["step_own_ms"] + 2 * 0.0199,
+    staged.stdout + staged.stderr,
+)
+print(f"{18 - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)

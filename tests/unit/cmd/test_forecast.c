@@ -99,12 +99,22 @@ static void our_table(void **state) {
 static void loads(void **state) {
     (void)state;
     const forecast_load w = {1000, 100, 5};
-    const forecast_times t = {.prompt = 0.2, .step = 0.01};
+    const forecast_times t = {.prompt = 0.2, .step = 0.01, .holds = 0.2};
     const forecast_result r = forecast_of(&w, &t);
     /* Five requests take five prompts and a hundred steps: 2 s, in which each has a hundred tokens. */
     assert_true(fabs(r.tokens_per_s - 500 / 2.0) < 1e-9);
     assert_true(fabs(r.ttft_s - 0.21) < 1e-12);
     assert_true(fabs(r.tpot_s - (0.01 + 4 * 0.2 / 100)) < 1e-12);
+}
+
+static void pipelines(void **state) {
+    (void)state;
+    const forecast_times t = {.prompt = 0.2, .step = 0.01, .holds = 0.2};
+    const forecast_times two = forecast_staged(&t, 2, 8, 0.6, 0.003, 0.0001),
+                         alone = forecast_staged(&t, 4, 3, 0.25, 0.003, 0.0001);
+    assert_true(fabs(two.prompt - 0.203) < 1e-12 && fabs(two.holds - (0.12 + 0.003)) < 1e-12);
+    assert_true(fabs(two.step - 2 * (0.006 + 0.0001)) < 1e-12); /* each batch waits for the busiest stage */
+    assert_true(fabs(alone.step - (0.01 + 3 * 0.0001)) < 1e-12);
 }
 
 static void workloads(void **state) {
@@ -127,18 +137,22 @@ static void workloads(void **state) {
 
 static void names(void **state) {
     (void)state;
-    i64 n;
+    i64 n, stages;
     err e = {0};
-    static const char *const bad[] = {"tp", "tp1", "tp65", "8", "tp8x", "dp8", "tp-8", ""};
-    assert_int_equal(forecast_ranks("tp8", &n, &e), ST_OK);
-    assert_int_equal(n, 8);
-    for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(forecast_ranks(bad[i], &n, &e), ST_INPUT);
+    static const char *const bad[] = {"tp8pp", "tp8pp1", "tp8pp9", "tp8pp2x", "pp2", "tp1pp2", "tp8pp-2", "tp",
+                                      "tp1",   "tp65",   "8",      "tp8x",    "dp8", "tp-8",   ""};
+    assert_int_equal(forecast_ranks("tp8", &n, &stages, &e), ST_OK);
+    assert_true(n == 8 && stages == 1);
+    assert_int_equal(forecast_ranks("tp4pp16", &n, &stages, &e), ST_OK);
+    assert_true(n == 4 && stages == 16);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(forecast_ranks(bad[i], &n, &stages, &e), ST_INPUT);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tables),    cmocka_unit_test(between_the_lines),
                                        cmocka_unit_test(our_table), cmocka_unit_test(loads),
-                                       cmocka_unit_test(workloads), cmocka_unit_test(names),
-                                       cmocka_unit_test(reads),     cmocka_unit_test(crossings)};
+                                       cmocka_unit_test(pipelines), cmocka_unit_test(workloads),
+                                       cmocka_unit_test(names),     cmocka_unit_test(reads),
+                                       cmocka_unit_test(crossings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
