@@ -1,6 +1,7 @@
 #include "cmd/lib/chat_workers.h"
 #include "base/log.h"
 #include "cmd/lib/tool_calls.h"
+#include "kernels/backend.h"
 #include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -69,7 +70,13 @@ status ask_chat(moon_engine *m, const json_t *chat, i64 max_tokens, reply *r, er
 status askers_open(askers **out, const model_opts *o, i64 parallel, err *e) {
     *out = NULL;
     i64 threads = o->engine.threads ? o->engine.threads : omp_get_max_threads();
-    if (!parallel) parallel = threads;
+    const i64 ranks = max_i64(o->engine.tp, 1) * max_i64(o->engine.pp, 1);
+    /* kernels that wait for another GPU's keep those of other engines from it: none of 16 with two stages came */
+    const bool alone = ranks > 1 && backend_name_is_gpu(o->engine.device);
+    if (alone && parallel > 1)
+        return err_set(e, ST_INPUT, "--parallel %lld with --tp or --pp on GPUs: engines that share them do not go on",
+                       (long long)parallel);
+    if (!parallel) parallel = alone ? 1 : threads;
     askers *a = calloc(1, sizeof *a);
     moon_engine **engines = calloc((size_t)parallel, sizeof *engines);
     if (!a || !engines) {

@@ -26,7 +26,8 @@ status chat_instant(json_t *chat, err *e);
 status ask_chat(moon_engine *m, const json_t *chat, i64 max_tokens, reply *r, err *e);
 
 typedef struct askers askers;
-/* Opens `parallel` engines (0: one for every thread that the options allow) and divides the threads among them. */
+/* Opens `parallel` engines (0: one for every thread that the options allow, one with ranks on GPUs) and divides the
+ * threads among them. ST_INPUT: more than one with ranks on GPUs. */
 status askers_open(askers **out, const model_opts *o, i64 parallel, err *e);
 void askers_close(askers *a); /* NULL allowed */
 /* The first engine, for its plan and template lines. */

@@ -325,5 +325,11 @@ expect(
     and rows[0]["step_ms"] >= rows[0]["step_own_ms"] + 2 * 0.0199,
     staged.stdout + staged.stderr,
 )
-print(f"{18 - failed} passed, {failed} failed, 0 skipped")
+several = run("eval", "nano", "--device", "cuda", "--pp", "2", "--parallel", "2", *TWO_LAYERS)
+expect(
+    "several engines do not share GPUs whose ranks wait for each other",
+    several.returncode == 1 and "--parallel 2 with --tp or --pp on GPUs" in several.stderr,
+    several.stdout + several.stderr,
+)
+print(f"{19 - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)
