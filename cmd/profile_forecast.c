@@ -262,7 +262,7 @@ static status forecast_loads(const forecast_run *f, err *e) {
     for (int i = 0; st == ST_OK && i < f->o->n_loads; i++) {
         const forecast_load *w = &f->o->loads[i];
         const i64 batch = ceil_div(w->at_a_time, f->o->stages);
-        forecast_times own, more;
+        forecast_times own = {0}, more = {0};
         st = median_prompt(f, w->in, &own.prompt, e);
         if (st == ST_OK) st = median_step(f, batch, w->in + w->out / 2, &own.step, e);
         if (st == ST_OK) st = more_for_links(f, w->in, w->in, &more.prompt, e);

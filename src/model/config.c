@@ -408,18 +408,19 @@ status model_config_split(model_config *c, i64 ranks, i64 rank, const char *opti
 }
 
 status model_divide_layers(i64 n, i64 stages, const char *given, const char *option, i64 *layers, err *e) {
+    const char *at = given;
     i64 sum = 0;
     if (stages < 1 || stages > STAGES_MAX || stages > n)
         return err_set(e, ST_INPUT, "%s %lld: %lld layers cannot be divided so", option, (long long)stages,
                        (long long)n);
     for (i64 s = 0; s < stages; s++) {
         char *end = NULL;
-        layers[s] = given ? strtoll(given, &end, 10) : n / stages + (s < n % stages);
-        if (given && (end == given || *end != (s + 1 < stages ? ',' : 0) || layers[s] < 1 || layers[s] > n))
+        layers[s] = at ? strtoll(at, &end, 10) : n / stages + (s < n % stages);
+        if (at && (end == at || *end != (s + 1 < stages ? ',' : 0) || layers[s] < 1 || layers[s] > n))
             return err_set(e, ST_INPUT, "%s-layers %s: the layers of each of %lld stages are wanted, as 31,30", option,
                            given, (long long)stages);
         sum += layers[s];
-        if (given) given = end + 1;
+        if (at) at = end + 1;
     }
     return sum == n ? ST_OK
                     : err_set(e, ST_INPUT, "%s-layers: %lld layers in all, the model has %lld", option, (long long)sum,

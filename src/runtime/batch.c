@@ -49,11 +49,11 @@ static i64 spare_rows(const scheduler *s, i64 answers, i64 most) {
 }
 
 /* Every decoding task runs its token, or of a pipeline's batch its share of them, and those that were forced behind it
- * as far as there is room. */
-static i64 plan_decoding(scheduler *s, i64 *replay) {
+ * as far as there is room. *waiting: of such a batch, if all were ready. */
+static i64 plan_decoding(scheduler *s, i64 *replay, i64 *waiting) {
     i64 answers = 0, all = 0;
     for (i64 i = 0; i < s->n_running; i++) all += is_decoding(s->running[i]);
-    const i64 most = ceil_div(all, s->depth);
+    const i64 most = *waiting = s->n_flight || !s->alone ? ceil_div(all, s->depth) : all;
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         answers += t->n_step = answers < most && is_ready(t) && is_decoding(t);
@@ -72,12 +72,12 @@ static i64 plan_decoding(scheduler *s, i64 *replay) {
 
 /* Every decoding task runs. Of the chunk, the task that began first gets half, the rest goes to the shortest
  * ones: a short prompt does not wait for a long one, and a long one is never slower than half speed. */
-static void plan(scheduler *s, task **rest) {
+static void plan(scheduler *s, task **rest, i64 *waiting) {
     const model_limits *l = &s->g->lim;
     budget b = {0, l->decode_rows, l->prefill_spans, l->logit_rows - s->g->max_running};
     task *first = NULL;
     i64 n = 0;
-    const i64 answers = plan_decoding(s, &b.replay);
+    const i64 answers = plan_decoding(s, &b.replay, waiting);
     const i64 drafts = drafts_plan(s, answers, min_i64(b.replay, b.logits));
     b.replay -= drafts, b.logits -= drafts;
     for (i64 i = 0; i < s->n_running; i++) {
@@ -92,7 +92,7 @@ static void plan(scheduler *s, task **rest) {
         rest[at] = t;
     }
     if (!first) return;
-    i64 chunk = b.chunk = prefill_budget_allowance(&s->budget, answers, n + 1);
+    i64 chunk = b.chunk = prefill_budget_allowance(&s->budget, max_i64(answers, *waiting), n + 1);
     give(first, n ? ceil_div(chunk, 2) : chunk, &b);
     for (i64 i = 0; i < n; i++) give(rest[i], b.chunk, &b);
     give(first, b.chunk, &b);
@@ -152,7 +152,7 @@ static bool wants_every_row(const scheduler *s) {
 
 /* Spans in decode form come first. */
 void batch_build(scheduler *s, batch *b) {
-    plan(s, b->tasks);
+    plan(s, b->tasks, &b->n_waiting);
     const bool every = wants_every_row(s);
     b->n_rows = b->n_spans = b->n_outs = b->n_answers = b->n_copies = b->n_trees = 0;
     for (int form = 0; form < 2; form++)
@@ -308,7 +308,9 @@ static void batch_count(scheduler *s, const batch *b, f64 seconds) {
         else
             prompt += b->spans[i].n, good += b->tasks[i] ? b->spans[i].n : 0; /* who left had a bad row */
     }
-    prefill_budget_note(&s->budget, prompt, answers, seconds);
+    /* a reader's next token comes when each batch under way has had its turn */
+    prefill_budget_note(&s->budget, prompt, s->depth > 1 ? max_i64(answers, b->n_waiting) : answers,
+                        seconds * (f64)s->depth);
     pthread_mutex_lock(&s->lock);
     s->stats.prefilled_tokens += good;
     s->stats.steps++;

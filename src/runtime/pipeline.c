@@ -24,6 +24,7 @@ static batch *unused_batch(scheduler *s) {
 static void flight_ends(scheduler *s) {
     s->n_flight--;
     for (i64 i = 0; i < s->n_flight; i++) s->flight[i] = s->flight[i + 1];
+    if (s->n_flight) s->flight[0]->began_s = now_s();
 }
 
 /* Those of which all tasks have left run out unseen. */
@@ -57,6 +58,7 @@ static status queue_another(scheduler *s, bool *queued, err *e) {
     for (i64 i = 0; i < b->n_spans; i++)
         if (b->tasks[i]) b->tasks[i]->n_flight += b->spans[i].n; /* a task without tokens that may follow has left */
     s->flight[s->n_flight++] = b;
+    s->alone = keeps_logits(b);
     *queued = true;
     return st;
 }
@@ -67,7 +69,6 @@ static status collect_oldest(scheduler *s, batch *b, err *e) {
     if (st != ST_OK) return st;
     flight_ends(s);
     batch_take_results(s, b);
-    if (s->n_flight) s->flight[0]->began_s = now_s();
     return ST_OK;
 }
 
@@ -76,8 +77,7 @@ void run_pipeline(scheduler *s) {
     bool queued = false;
     status st = ST_OK;
     batch *b = oldest_batch(s);
-    const batch *last = s->n_flight ? s->flight[s->n_flight - 1] : NULL;
-    if (s->n_flight < s->depth && !(last && keeps_logits(last))) st = queue_another(s, &queued, &e);
+    if (s->n_flight < s->depth && !(s->n_flight && s->alone)) st = queue_another(s, &queued, &e);
     if (st == ST_OK && !queued && (b = oldest_batch(s))) st = collect_oldest(s, b, &e);
     if (st == ST_OK) return;
     s->n_flight = 0;

@@ -59,6 +59,16 @@ static void cancel_all(ranks *r, const err *why) {
     }
 }
 
+/* Has a group of some of the ranks failed with it? It has told nobody else. */
+static bool of_a_stages_group(const rank *k, const err *why) {
+    comm *const ends[] = {k->data, k->links.before, k->links.behind};
+    for (size_t i = 0; k->all->pp > 1 && why->code != ST_CANCELLED && i < COUNT_OF(ends); i++) {
+        err known;
+        if (ends[i] && ends[i]->finish(ends[i], &known) != ST_OK && !strcmp(known.text, why->text)) return true;
+    }
+    return false;
+}
+
 /* The others must not wait for a rank that has failed. What one of them says of that is not its own failure. */
 static void run_on(rank *k, rank_fn fn, void *ud) {
     err why = {0}, known = {0};
@@ -70,6 +80,7 @@ static void run_on(rank *k, rank_fn fn, void *ud) {
         return;
     }
     if (k->comm->finish(k->comm, &known) != ST_OK && !strcmp(known.text, why.text)) return;
+    if (of_a_stages_group(k, &why)) return cancel_all(k->all, &why);
     err_prefix(&why, "rank %lld", (long long)k->index);
     if (k->failure.code == ST_OK) k->failure = why;
     if (why.code == ST_CANCELLED) return; /* whoever cancelled it says why */

@@ -148,6 +148,7 @@ typedef struct {
     i64 top_most;      /* -1: nobody wants any */
     bool kept;         /* the draft model's rows of it are queued already */
     bool queued_ahead; /* before the results of the one before were there */
+    i64 n_waiting;     /* answers whose readers wait while it runs, also those of others under way, of each so many */
     f64 began_s;       /* when it was queued, or the one before it ended */
 } batch;
 
@@ -203,6 +204,7 @@ struct scheduler {
     i64 depth;                    /* batches of different answers that are under way at a time (pipeline.c); 1: one */
     batch *flight[MODEL_REPLIES]; /* [n_flight]: those, the oldest first */
     i64 n_flight;
+    bool alone;   /* the host draws some rows of the last one: nothing is queued behind it */
     i32 *by_host; /* [logit_rows]: rows that the host draws */
     u64 *masks;   /* [logit_rows, mask_words]: tokens that may come, of the step whose results are next */
     i64 mask_words;

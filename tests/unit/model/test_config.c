@@ -647,7 +647,7 @@ static void layers_of_stages(void **state) {
                {100, 65, NULL, "--pp 65: "},
                {61, 2, "31,31", "--pp-layers: 62 layers in all, the model has 61"},
                {61, 2, "61", "--pp-layers 61: the layers of each of 2"},
-               {61, 2, "30,30,1", "--pp-layers"},
+               {61, 2, "30,30,1", "--pp-layers 30,30,1: the"},
                {61, 2, "0,61", "--pp-layers"},
                {61, 2, "31,", "--pp-layers"},
                {61, 2, "31 30", "--pp-layers"},
