@@ -153,7 +153,7 @@ static void count_config(inventory *v, const model_config *c, bool on_gpu) {
     add_linear(v, K_NORM, WF_BF16, 2 * layers + 1, 1, c->hidden);
     add_mlp(v, K_DENSE, most, dense, c->inter_dense, c->hidden);
     add_mlp(v, K_ROUTED, c->quant, moe * (u64)c->n_experts, c->inter_expert, c->hidden);
-    if (c->n_shared) add_mlp(v, K_SHARED, most, moe, c->n_shared * c->inter_expert, c->hidden);
+    if (c->n_shared) add_mlp(v, K_SHARED, most, moe, c->inter_shared, c->hidden);
     add_linear(v, K_ROUTER, WF_BF16, moe, c->n_experts, c->hidden);
     inspect_add(v, K_ROUTER, DT_F32, moe, moe * (u64)c->n_experts * 4);
 }

@@ -71,11 +71,16 @@ typedef struct {
     int draft_optional;    /* where draft_dir has no draft that fits, nothing is proposed, and a warning says why */
     int64_t pp;            /* stages of tp ranks, each with layers of its own; 0, 1: one has all. No draft_dir then */
     const char *pp_layers; /* how many each has, "31,30"; NULL: as many */
+    int64_t ep;            /* groups of the tp ranks, each with whole experts; 0, 1: every rank has a part of each */
+    int64_t ep_num_redundant_experts;      /* with ep: slots for copies of experts, of all groups together */
+    const char *init_expert_location;      /* with ep: a file that says which experts lie where (docs/guide/ranks.md) */
+    int64_t eplb_rebalance_num_iterations; /* with ep: after so many steps experts move by how often they were chosen;
+                                              0: they stay */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
     {                                                                                                                  \
         sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
-            0, 0, 0, 0                                                                                                 \
+            0, 0, 0, 0, 0, 0, 0, 0                                                                                     \
     }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it

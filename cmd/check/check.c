@@ -32,6 +32,7 @@ static const struct {
     {"mla_prefill", check_mla_prefill},
     {"gate", check_gate},
     {"moe", check_moe},
+    {"sum_pairs", check_sum_pairs},
     {"gather", check_gather},
     {"mark_nonfinite", check_mark_nonfinite},
     {"sample", check_sample},

@@ -103,6 +103,7 @@ void check_moe(check *c);
 void check_moe_norm(check *c);
 void check_moe_ffn(check *c);
 void check_gather(check *c);
+void check_sum_pairs(check *c);
 void check_mark_nonfinite(check *c);
 void check_sample(check *c);
 void check_logprobs(check *c);

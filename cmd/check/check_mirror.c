@@ -108,10 +108,11 @@ MIRROR(mla_prefill, mla_prefill_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(out),
 MIRROR(heads_write, heads_write_args, MOVE(k), MOVE(v), MOVE(table), MOVE(slots), MOVE(kv))
 MIRROR(heads_decode, heads_decode_args, MOVE(q), MOVE(table), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out),
        MOVE(workspace))
-MIRROR(gate, gate_args, MOVE(logits), MOVE(ids), MOVE(weights))
-FUSED(gate_linear, gate_linear_args, MOVE(gate.logits), MOVE(gate.ids), MOVE(gate.weights), MOVE(linear.x),
-      MOVE(linear.y))
+MIRROR(gate, gate_args, MOVE(logits), MOVE(ids), MOVE(weights), MOVE(routes), MOVE(slots), MOVE(counts))
+FUSED(gate_linear, gate_linear_args, MOVE(gate.logits), MOVE(gate.ids), MOVE(gate.weights), MOVE(gate.routes),
+      MOVE(gate.slots), MOVE(gate.counts), MOVE(linear.x), MOVE(linear.y))
 MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
+MIRROR(sum_pairs, sum_pairs_args, MOVE(y), MOVE(weights), MOVE(shared), MOVE(out))
 FUSED(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared), MOVE(moe.out),
       MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out), MOVE(norm.bad),
       deferred_there(k.deferred))

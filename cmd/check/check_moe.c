@@ -51,8 +51,18 @@ void check_gate(check *c) {
                 for (i64 j = 0; j < n * e; j++) logits[j] = 0.0f; /* the bias alone decides, and where it ties, order */
             if (mode == 3) logits[(n - 1) * e + e / 2] = NAN;
             for (i64 j = 0; j < e && mode == 4; j++) logits[(n / 2) * e + j] = -200; /* e^-200: below every float32 */
-            gate_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f};
-            gate_args b = {logits, bias.ref, ids2, w2, n, e, k, mode != 1, 2.827f};
+            i32 *routes = check_alloc(c, (u64)e * 4), *slots = check_alloc(c, (u64)(n * k) * 4),
+                *slots2 = check_alloc(c, (u64)(n * k) * 4);
+            u32 *counts = check_alloc(c, (u64)e * 4), *counts2 = check_alloc(c, (u64)e * 4);
+            for (i64 j = 0; j < e; j++) counts[j] = counts2[j] = (u32)(7 * j);
+            for (i64 j = 0; j < e; j++) { /* a third elsewhere, the others in up to three places */
+                const i64 copies = 1 + j % 3, turn = (i64)(synth_bits(&c->rng) % (u64)copies);
+                routes[j] = j % 7 < 2 ? EXPERT_ELSEWHERE : expert_route(e - j, copies, turn);
+            }
+            if (mode == 0) routes = NULL;
+            gate_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f, routes, slots, routes ? counts : NULL};
+            gate_args b = {logits, bias.ref,  ids2,   w2,     n,      e,
+                           k,      mode != 1, 2.827f, routes, slots2, routes ? counts2 : NULL};
             if (mode == 1 || mode == 3) { /* with a product beside it */
                 i64 rows = 136, cols = 256;
                 check_weight m = check_matrix(c, WK_LINEAR, WF_BF16, rows, cols, 0.06f);
@@ -65,9 +75,51 @@ void check_gate(check *c) {
                 c->dev->gate(c->dev, &a);
                 c->ref->gate(c->ref, &b);
             }
-            for (i64 j = 0; j < n * k; j++)
+            for (i64 j = 0; j < n * k; j++) {
                 if (ids[j] != ids2[j]) check_fail(c, "route: id %lld is %d, not %d", (long long)j, ids[j], ids2[j]);
+                const i32 route = routes ? routes[ids2[j]] : EXPERT_ELSEWHERE;
+                const bool here = route >= 0 && j / k % (1 + ids2[j] % 3) == route >> 24;
+                const i32 want = here ? (i32)e - ids2[j] : -1;
+                if (routes && (slots[j] != want || slots2[j] != want))
+                    check_fail(c, "route: slot %lld is %d, ref's %d, not %d", (long long)j, slots[j], slots2[j], want);
+            }
+            for (i64 j = 0; j < e; j++) {
+                u32 want = (u32)(7 * j);
+                for (i64 p = 0; routes && p < n * k; p++) want += ids2[p] == j;
+                if (counts[j] != want || counts2[j] != want)
+                    check_fail(c, "count of expert %lld: %u, ref's %u, not %u", (long long)j, counts[j], counts2[j],
+                               want);
+            }
             check_compare(c, "weights", w, DT_F32, w2, n, k, k, 1e-5);
+            check_case_end(c);
+        }
+}
+
+void check_sum_pairs(check *c) {
+    static const struct {
+        i64 n, k, dim;
+    } s[] = {{1, 8, 7168}, {33, 8, 2048}, {5, 3, 77}, {7, 0, 130}, {2, 1, 1}, {300, 4, 256}};
+    for (size_t i = 0; i < COUNT_OF(s); i++)
+        for (int shared = 0; shared < 2; shared++) {
+            const i64 n = s[i].n, k = s[i].k, dim = s[i].dim;
+            check_act y = check_input(c, n * k * dim, 1.0f), add = check_input(c, n * dim, 1.0f),
+                      out = check_output(c, n * dim), bad = check_output(c, n * dim);
+            f32 *w = check_alloc(c, (u64)(n * k) * sizeof *w);
+            for (i64 j = 0; j < n * k; j++) w[j] = synth_normal(&c->rng);
+            sum_pairs_args a = {y.h, w, shared ? add.h : NULL, out.h, n, k, dim};
+            sum_pairs_args b = {y.f, w, shared ? add.f : NULL, out.f, n, k, dim};
+            c->dev->sum_pairs(c->dev, &a);
+            c->ref->sum_pairs(c->ref, &b);
+            check_compare(c, "sum of pairs", out.h, DT_BF16, out.f, n, dim, dim, 4e-3);
+            if (n > 1 && k) {
+                y.h[n / 2 * k * dim + dim / 2] = CHECK_BAD;
+                a.out = bad.h;
+                c->dev->sum_pairs(c->dev, &a);
+                for (i64 j = 0; j < n * dim; j++)
+                    if (j == n / 2 * dim + dim / 2 ? !isnan(bf16_to_f32(bad.h[j])) : bad.h[j] != out.h[j])
+                        check_fail(c, "a NaN among the pairs: value %lld", (long long)j);
+            }
+            c->cases++;
             check_case_end(c);
         }
 }

@@ -11,10 +11,9 @@
 #define SPECULATIVE                                                                                                    \
     "not one of Moonlet's: serve, run and bench serving have --speculative-algorithm, -draft-model-path, "             \
     "-num-steps, -eagle-topk and -num-draft-tokens"
-#define EXPERTS_BY_WIDTH "--tp cuts every expert's width; whole experts are not spread over ranks: leave it out"
-#define COMPILED         "kernels are compiled when Moonlet is built"
-#define BY_SHAPE         "device, type and shape choose the kernel; measured choices: --tuned"
-#define ONE_PROCESS      "one process has one model: start several servers behind a proxy"
+#define COMPILED    "kernels are compiled when Moonlet is built"
+#define BY_SHAPE    "device, type and shape choose the kernel; measured choices: --tuned"
+#define ONE_PROCESS "one process has one model: start several servers behind a proxy"
 
 /* SGLang's and vLLM's, what concerns a model and where it runs. docs/guide/flags.md has every row. */
 const opt_elsewhere model_elsewhere[] = {
@@ -54,11 +53,11 @@ const opt_elsewhere model_elsewhere[] = {
     {"base-gpu-id", ELSEWHERE_REFUSED, true, NULL, "write --device cuda:N, or with --tp --gpus 0,1,... for each rank"},
     {"node-rank", ELSEWHERE_REFUSED, true, NULL, BY_MPIRUN},
     {"dist-init-addr", ELSEWHERE_REFUSED, true, NULL, BY_MPIRUN},
-    {"ep-size", ELSEWHERE_NOTHING, true, "1", "experts are not spread over ranks"},
-    {"ep-size", ELSEWHERE_REFUSED, true, NULL, EXPERTS_BY_WIDTH},
-    {"expert-parallel-size", ELSEWHERE_NOTHING, true, "1", "experts are not spread over ranks"},
-    {"expert-parallel-size", ELSEWHERE_REFUSED, true, NULL, EXPERTS_BY_WIDTH},
-    {"enable-expert-parallel", ELSEWHERE_REFUSED, false, NULL, EXPERTS_BY_WIDTH},
+    OPT_SAME("ep-size", "ep"),
+    OPT_SAME("expert-parallel-size", "ep"),
+    {"enable-expert-parallel", ELSEWHERE_REFUSED, false, NULL, "write --ep N: with --tp N each rank has whole experts"},
+    OPT_SAME("eplb", "enable-eplb"),
+    {"eplb-algorithm", ELSEWHERE_NOTHING, true, NULL, "there is one: few moves from where experts are"},
     {"dp-size", ELSEWHERE_NOTHING, true, "1", "one process has one model"},
     {"dp-size", ELSEWHERE_REFUSED, true, NULL, ONE_PROCESS},
     {"data-parallel-size", ELSEWHERE_NOTHING, true, "1", "one process has one model"},
@@ -123,6 +122,9 @@ status model_opts_finish(model_opts *o, err *e) {
     o->engine.overrides = o->overrides.items;
     o->engine.n_overrides = o->overrides.n;
     o->engine.model_dir = o->model;
+    if (o->eplb_interval && !o->eplb)
+        return err_set(e, ST_INPUT, "--eplb-rebalance-num-iterations is for --enable-eplb");
+    if (o->eplb) o->engine.eplb_steps = o->eplb_interval ? o->eplb_interval : EPLB_STEPS;
     if (o->nodes.n) o->engine.numa_node = node_list(o);
     if (!o->engine.tuned && backend_name_is_gpu(o->engine.device)) o->engine.tuned = tuned_place();
     if (o->model) return ST_OK;
@@ -159,6 +161,10 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->pp = g->pp;
     out->pp_layers = g->pp_layers;
     out->dcp = g->dcp;
+    out->ep = g->ep;
+    out->ep_num_redundant_experts = g->ep_redundant;
+    out->init_expert_location = g->ep_placement;
+    out->eplb_rebalance_num_iterations = g->eplb_steps;
     out->gpus = g->gpus;
     out->numa_node = g->numa_node;
     out->dist_timeout = g->dist_timeout;

@@ -9,6 +9,8 @@ typedef struct {
     engine_options engine;
     const char *model;
     opt_list overrides, nodes;
+    bool eplb;
+    i64 eplb_interval;
     char node_list[512]; /* of `nodes`: what engine.numa_node points to */
 } model_opts;
 
@@ -53,6 +55,18 @@ extern const size_t n_model_elsewhere;
      "decode context parallelism: the N ranks of --tp divide the KV cache among them; 1: none do (default: " \
      "a rule, docs/guide/ranks.md)", 1, \
      64}, \
+    {"ep", 0, OPT_INT, &(o).engine.ep, "N", \
+     "expert parallelism: the ranks of --tp as N groups, each with whole experts of its own (default: 1, every rank " \
+     "has a part of each expert)", 1, 64}, \
+    {"ep-num-redundant-experts", 0, OPT_INT, &(o).engine.ep_redundant, "R", \
+     "with --ep: slots for second copies of experts, of all groups together (default: 0)", 0, 1 << 20}, \
+    {"init-expert-location", 0, OPT_STR, &(o).engine.ep_placement, "FILE", \
+     "with --ep: which experts lie where, or how often each was chosen, as JSON (default: equal shares in order)", 0, \
+     0}, \
+    {"enable-eplb", 0, OPT_FLAG, &(o).eplb, NULL, \
+     "with --ep: experts move between steps to where each group has as many rows, by how often each was chosen", 0, 0}, \
+    {"eplb-rebalance-num-iterations", 0, OPT_INT, &(o).eplb_interval, "N", \
+     "with --enable-eplb: after every N steps (default: 1000)", 1, EPLB_STEPS_MAX}, \
     {"enable-dp-attention", 0, OPT_FLAG, &(o).engine.dp_attention, NULL, \
      "with --tp: each rank attends, with all heads, for sequences of its own", 0, 0}, \
     {"gpus", 0, OPT_STR, &(o).engine.gpus, "LIST", \

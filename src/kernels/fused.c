@@ -1,4 +1,4 @@
-#include "kernels/fused.h"
+#include "kernels/expert_parallel.h"
 
 #define DISPATCH(op, to_residual)                                                                                      \
     void fused_##op(const ops *o, const op##_args *a) {                                                                \
@@ -23,7 +23,7 @@ void fused_reduce_norm(const ops *o, const norm_args *norm, i64 add_stride, defe
 
 void fused_moe_ffn(const ops *o, const moe_ffn_args *a) {
     moe_ffn_args part = *a;
-    if (!o->fused || !o->fused->moe_ffn || (o->ranks && o->ranks->gather)) return compose_moe_ffn(o, a);
+    if (!o->fused || !o->fused->moe_ffn || (o->ranks && o->ranks->gather) || a->moe.pairs) return compose_moe_ffn(o, a);
     if (!o->ranks) return o->fused->moe_ffn(o, a);
     part.moe.norm.weight = NULL, part.moe.deferred = NULL;
     o->fused->moe_ffn(o, &part);
@@ -72,7 +72,10 @@ void compose_gate_linear(const ops *o, const gate_linear_args *a) {
 
 void compose_moe_norm(const ops *o, const moe_norm_args *a) {
     const rank_seams *r = o->ranks;
-    o->moe(o, &a->moe);
+    if (a->pairs)
+        expert_parallel_moe(o, &a->moe, a->pairs);
+    else
+        o->moe(o, &a->moe);
     if (!a->norm.weight) return;
     if (r && r->scatter) r->scatter(o, a->moe.out, a->moe.n, a->norm.n, a->norm.dim);
     fused_reduce_norm(o, &a->norm, a->norm.dim, a->deferred);
@@ -86,7 +89,8 @@ void compose_moe_ffn(const ops *o, const moe_ffn_args *a) {
     }
     fused_linear_group(o, &all.linear_group);
     if (a->linear_group.count > 1)
-        fused_gate_linear(o, &(gate_linear_args){all.gate, all.down, &all.moe.moe, &all.moe.moe.prepared});
+        fused_gate_linear(
+            o, &(gate_linear_args){all.gate, all.down, a->moe.pairs ? NULL : &all.moe.moe, &all.moe.moe.prepared});
     else
         o->gate(o, &all.gate);
     fused_moe_norm(o, &all.moe);

@@ -69,6 +69,7 @@ typedef struct {
     moe_args moe;
     norm_args norm;
     deferred_norm *deferred;
+    const struct moe_pairs *pairs; /* NULL, or: by expert_parallel_moe() (expert_parallel.h) */
 } moe_norm_args;
 
 /* The feed-forward part of a layer with experts: linear_group of x with the router, and with a shared expert its gate

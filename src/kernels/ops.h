@@ -231,6 +231,16 @@ typedef struct {
     f32 scale;
 } heads_decode_args;
 
+/* Where an expert is, for a rank that has some of them: in its slot `slot`, and in those of `copies` ranks altogether,
+ * of which every copies-th row is this one's, from row `turn` on. EXPERT_ELSEWHERE: not here. */
+enum { EXPERT_ELSEWHERE = -1, EXPERT_SLOTS_MAX = 1 << 16, EXPERT_COPIES_MAX = 64 };
+static inline i32 expert_route(i64 slot, i64 copies, i64 turn) { return (i32)(slot | copies << 16 | turn << 24); }
+/* The slot of row `row`'s expert, or -1. */
+static inline i32 expert_slot(i32 route, i64 row) {
+    if (route < 0 || row % (route >> 16 & 0xff) != route >> 24) return -1;
+    return route & 0xffff;
+}
+
 /* The K2 gate: s = sigmoid(logits); the k largest s + bias are chosen (ties: lowest index), in descending
  * order; weights are s of the chosen, divided by their sum + 1e-20 if norm_topk, times scale. A row with a
  * NaN gets ids 0..k-1 and weights NaN, which the finite check of the layer then reports. */
@@ -242,7 +252,20 @@ typedef struct {
     i64 n, n_experts, k;
     bool norm_topk;
     f32 scale;
+    const i32 *routes; /* [n_experts] of expert_route(); NULL: all experts are here */
+    i32 *slots;        /* [n, k]: the expert_slot() of each id; not written without routes */
+    u32 *counts;       /* [n_experts], to which the rows are added that chose each, or NULL */
 } gate_args;
+
+/* out[i] = sum_s weights[i, s] * y[i * k + s] + shared[i], summed over s in order, then the shared expert. k may be
+ * 0. */
+typedef struct {
+    const void *y;      /* [n * k, dim] */
+    const f32 *weights; /* [n, k] */
+    const void *shared; /* [n, dim] or NULL */
+    void *out;          /* [n, dim] */
+    i64 n, k, dim;
+} sum_pairs_args;
 
 /* out[i] = sum_s weights[i, s] * E_ids[i, s](x[i]) + shared[i], summed over s in order, then the shared expert; E(x)
  * = down(silu(gate x) * up x). An id of -1, or of no expert, contributes nothing. Equal ids in a row count each
@@ -496,6 +519,7 @@ typedef struct {
     X(heads_decode)                                                                                                    \
     X(gate)                                                                                                            \
     X(moe)                                                                                                             \
+    X(sum_pairs)                                                                                                       \
     X(gather)                                                                                                          \
     X(mark_nonfinite)                                                                                                  \
     X(sample)                                                                                                          \
@@ -525,6 +549,9 @@ struct ops {
     /* Ends with weight_release(). ST_UNSUPPORTED names a format that the backend cannot run. */
     status (*weight_prepare)(const ops *o, const weight_desc *d, op_weight **out, err *e);
     void (*weight_release)(op_weight *w); /* NULL is allowed */
+    /* Of a WK_EXPERTS: d's views, which have data, take the place of as many from view `first` on, whose formats and
+     * sizes they have. Queued like an operation, between those before and behind it. */
+    status (*experts_replace)(const ops *o, op_weight *w, i64 first, const weight_desc *d, err *e);
 
 #define OP_SLOT(op) void (*op)(const ops *o, const op##_args *a);
     OPS(OP_SLOT)

@@ -80,3 +80,24 @@ void weight_host_release(op_weight *w) {
     free(w->converted);
     free(w);
 }
+
+/* Converted ones lie one behind the other in memory of the weight's own. */
+status weight_host_replace(const ops *o, op_weight *w, i64 first, const weight_desc *d, err *e) {
+    (void)o, (void)e;
+    for (i64 i = 0; i < d->n_views; i++) {
+        weight_view *to = &w->views[first + i];
+        void *own = (void *)(uintptr_t)to->data;
+        if (!converted_bytes(d, i))
+            *to = d->views[i];
+        else
+            *to = d->experts == EXPERTS_W4A8 ? requant_int4(&d->views[i], own) : requant_bf16(&d->views[i], own);
+    }
+    return ST_OK;
+}
+
+void gate_place(const gate_args *a) {
+    for (i64 i = 0; i < a->n * a->k; i++) {
+        if (a->routes) a->slots[i] = expert_slot(a->routes[a->ids[i]], i / a->k);
+        if (a->counts) a->counts[a->ids[i]]++;
+    }
+}

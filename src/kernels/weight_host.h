@@ -13,8 +13,12 @@ struct op_weight {
     weight_view views[]; /* [n_views], copies; the data they point to is the mapping's */
 };
 
+/* What a gate does behind its choice: slots and counts. */
+void gate_place(const gate_args *a);
+
 /* The slots of ops for host backends. */
 status weight_host_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void weight_host_release(op_weight *w);
+status weight_host_replace(const ops *o, op_weight *w, i64 first, const weight_desc *d, err *e);
 
 #endif

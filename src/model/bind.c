@@ -1,6 +1,7 @@
 /* model/bind.c: the views of one weight, found by names, types and shapes, and handed to a backend. */
 #include "model/bind_internal.h"
 #include "format/detect.h"
+#include "model/expert_placement.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -324,13 +325,44 @@ typedef struct {
     weight_view *views;
     view_source *from; /* [n_views] of both */
     bool keeps_cols;   /* columns are kept as they are cut, and not only until they are copied or converted */
+    /* Of experts that other groups have, too, for a backend that copies: those of all, which ranks read together, the
+     * number among them of each of `from`, and how many have passed. NULL: these are all. */
+    view_source *all; /* [n_all] */
+    i64 *place;       /* [n_views] */
+    i64 n_all, passed;
 } found_weight;
+
+enum { SOURCE_TENSORS = 5 };
+/* In the order in which bring_view() looks at them. */
+static void tensors_of(const view_source *from, const tensor_info *out[SOURCE_TENSORS]) {
+    out[0] = from->data, out[1] = from->scale, out[2] = from->factor, out[3] = from->zeros, out[4] = from->shape;
+}
+
+/* What is read for other groups' ranks, up to number `to`. */
+static status pass_over(found_weight *f, i64 to) {
+    const binder *b = f->b;
+    status st = ST_OK;
+    for (; st == ST_OK && f->passed < to; f->passed++) {
+        const tensor_info *all[SOURCE_TENSORS];
+        const void *unused;
+        tensors_of(&f->all[f->passed], all);
+        for (size_t k = 0; st == ST_OK && k < SOURCE_TENSORS; k++)
+            if (all[k]) st = tensor_data(b, all[k], &unused);
+        if (b->reader) weight_reader_give_back(b->reader, b->c->rank);
+    }
+    return st;
+}
 
 /* For a backend that copies: views one after the other. */
 static status bring_next(void *ud, i64 i, err *e) {
     found_weight *f = ud;
     (void)e; /* the binder's own */
     if (f->b->reader) weight_reader_give_back(f->b->reader, f->b->c->rank);
+    if (f->all) {
+        const status st = pass_over(f, f->place[i]);
+        if (st != ST_OK) return st;
+        f->passed++;
+    }
     return bring_view(f->b, &f->from[i], &f->views[i]);
 }
 
@@ -359,21 +391,29 @@ static status bring_room(const found_weight *f, i64 n) {
     return ST_OK;
 }
 
+/* Will a backend go on reading view i as it is brought, neither copied nor in another format? */
+static bool stays(const found_weight *f, weight_kind kind, i64 i) {
+    const weight_format is = f->views[i].format;
+    return f->b->o->keeps_views && (kind != WK_EXPERTS || expert_stored_as(f->b->c->experts, is, i) == is);
+}
+
 /* A plan: columns that will be copied and kept are not the checkpoint's, and what is read is read in this order. */
-static status plan_sources(const found_weight *f, i64 n) {
+static status plan_sources(const found_weight *f, weight_kind kind, i64 n) {
     binder *b = f->b;
     for (i64 i = 0; i < n; i++) {
-        const view_source *from = &f->from[i];
-        if (f->keeps_cols) b->room->own += widened_room(from);
-        if (from->share.cut == CUT_COLS && f->keeps_cols) {
-            b->room->own += weight_cols_room(&f->views[i], f->views[i].cols);
-            b->room->mapped -= weight_bytes(&f->views[i]);
-        }
-        const tensor_info *all[] = {from->data, from->scale, from->factor, from->zeros, from->shape};
-        for (size_t k = 0; b->used && k < COUNT_OF(all); k++)
+        if (!stays(f, kind, i)) continue;
+        b->room->own += widened_room(&f->from[i]);
+        if (f->from[i].share.cut != CUT_COLS) continue;
+        b->room->own += weight_cols_room(&f->views[i], f->views[i].cols);
+        b->room->mapped -= weight_bytes(&f->views[i]);
+    }
+    for (i64 i = 0; i < (f->all ? f->n_all : n); i++) {
+        const tensor_info *all[SOURCE_TENSORS];
+        tensors_of(f->all ? &f->all[i] : &f->from[i], all);
+        for (size_t k = 0; b->used && k < SOURCE_TENSORS; k++)
             if (all[k]) b->used[all[k] - checkpoint_tensor(b->ck, 0)] = true;
         if (b->o->keeps_views) continue;
-        for (size_t k = 0; k < COUNT_OF(all); k++)
+        for (size_t k = 0; k < SOURCE_TENSORS; k++)
             if (all[k] && !list_read(b->weights, all[k])) return err_nomem(b->e, "the list of weights to read", 0);
     }
     return ST_OK;
@@ -391,8 +431,7 @@ static status bind_prepare(found_weight *f, weight_desc *d, op_weight **out) {
     d->views = f->views;
     d->room = b->room;
     for (i64 i = 0; matrix && i < d->n_views; i++) b->done += weight_bytes(&d->views[i]);
-    f->keeps_cols = b->o->keeps_views && (d->kind != WK_EXPERTS ||
-                                          expert_stored_as(d->experts, d->views[0].format, 2) == d->views[0].format);
+    for (i64 i = 0; i < d->n_views; i++) f->keeps_cols = f->keeps_cols || stays(f, d->kind, i);
     if (b->ck && !planned) {
         st = bring_room(f, d->n_views);
         for (i64 i = 0; st == ST_OK && b->o->keeps_views && i < d->n_views; i++)
@@ -400,8 +439,9 @@ static status bind_prepare(found_weight *f, weight_desc *d, op_weight **out) {
         if (!b->o->keeps_views) d->fetch = bring_next, d->ud = f;
     }
     if (st == ST_OK) st = b->o->weight_prepare(b->o, d, out, b->e);
+    if (st == ST_OK && b->reader && f->all) st = pass_over(f, f->n_all);
     if (b->reader) weight_reader_give_back(b->reader, b->c->rank);
-    if (st == ST_OK && planned) st = plan_sources(f, d->n_views);
+    if (st == ST_OK && planned) st = plan_sources(f, d->kind, d->n_views);
     if (!planned && !b->reader) progress_step(&b->shown, b->done);
     return st;
 }
@@ -421,7 +461,7 @@ status bind_linear(binder *b, op_weight **out, weight_kind kind, matrix_share m,
     d.n_heads = b->c->n_heads;
     d.nope = b->c->nope;
     d.v_dim = b->c->v_dim;
-    st = bind_prepare(&(found_weight){b, &v, &from, false}, &d, out);
+    st = bind_prepare(&(found_weight){.b = b, .views = &v, .from = &from}, &d, out);
     if (st != ST_OK) err_prefix(b->e, "%s", base);
     return st;
 }
@@ -451,40 +491,104 @@ status bind_vector(binder *b, op_weight **out, i64 n, const char *fmt, ...) {
     weight_view v = {.format = t->type == DT_F32 ? WF_F32 : WF_BF16, .rows = 1, .cols = n, .data = t->data};
     view_source from = {.data = t, .share = whole_matrix(1, n), .finite = true};
     weight_desc d = {.kind = WK_VECTOR, .n_views = 1};
-    return bind_prepare(&(found_weight){b, &v, &from, false}, &d, out);
+    return bind_prepare(&(found_weight){.b = b, .views = &v, .from = &from}, &d, out);
 }
 
 /* What one of a layer's experts holds: gate, up, down. */
 static matrix_share expert_share(const binder *b, int part) {
     const model_config *c = b->c;
-    return part < 2 ? row_share(b, c->inter_expert, c->hidden) : col_share(b, c->hidden, c->inter_expert);
+    const i64 ranks = model_expert_ranks(c), each = c->inter_expert, at = model_expert_rank(c) * each;
+    const bool down = part == 2;
+    return (matrix_share){.rows = down ? c->hidden : ranks * each,
+                          .cols = down ? ranks * each : c->hidden,
+                          .cut = ranks < 2 ? CUT_NOTHING
+                                 : down    ? CUT_COLS
+                                           : CUT_ROWS,
+                          .at = at,
+                          .n = each};
 }
 
-static status expert_views(const binder *b, int layer, weight_view *views, view_source *from) {
-    static const char *const part[3] = {"gate", "up", "down"};
+/* Matrix `part` of an expert, in the format of those before it. */
+static status expert_view(const binder *b, int layer, i64 expert, int part, const weight_view *first, weight_view *v,
+                          view_source *from) {
+    static const char *const parts[3] = {"gate", "up", "down"};
     char base[224];
-    for (i64 i = 0; i < b->c->n_experts * 3; i++) {
-        from[i].share = expert_share(b, (int)(i % 3));
-        snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", b->c->prefix, layer,
-                 (long long)(i / 3), part[i % 3]);
-        BIND_TRY(find_view(b, base, &views[i], &from[i]));
-        if (views[i].format != views[0].format)
-            return err_set(b->e, ST_FORMAT, "tensor %s is stored as %s, the layer's first expert as %s", base,
-                           weight_format_name(views[i].format), weight_format_name(views[0].format));
+    *from = (view_source){.share = expert_share(b, part)};
+    snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", b->c->prefix, layer, (long long)expert,
+             parts[part]);
+    BIND_TRY(find_view(b, base, v, from));
+    if (first != v && v->format != first->format)
+        return err_set(b->e, ST_FORMAT, "tensor %s is stored as %s, the layer's first expert as %s", base,
+                       weight_format_name(v->format), weight_format_name(first->format));
+    return ST_OK;
+}
+
+/* The experts of this rank's group; those of all groups, for ranks that read them together. */
+static status expert_views(found_weight *f, int layer, i64 held) {
+    const binder *b = f->b;
+    const i32 *own = b->c->ep > 1 ? expert_placement_of(b->c->placement, layer, model_expert_group(b->c)) : NULL;
+    for (i64 i = 0; i < 3 * held; i++) {
+        const i64 expert = own ? own[i / 3] : i / 3;
+        if (f->place) f->place[i] = 3 * expert + i % 3;
+        BIND_TRY(expert_view(b, layer, expert, (int)(i % 3), &f->views[0], &f->views[i], &f->from[i]));
+    }
+    for (i64 i = 0; i < f->n_all; i++) {
+        weight_view v;
+        BIND_TRY(expert_view(b, layer, i / 3, (int)(i % 3), &f->views[0], &v, &f->all[i]));
     }
     return ST_OK;
 }
 
 status bind_experts(binder *b, op_weight **out, int layer) {
-    u64 n = (u64)b->c->n_experts * 3;
-    weight_view *views = calloc(n, sizeof *views);
-    view_source *from = calloc(n, sizeof *from);
-    status st = views && from ? expert_views(b, layer, views, from)
-                              : err_nomem(b->e, "expert descriptions", n * (sizeof *views + sizeof *from));
-    weight_desc d = {.kind = WK_EXPERTS, .n_views = (i64)n, .experts = b->c->experts};
-    if (st == ST_OK) st = bind_prepare(&(found_weight){b, views, from, false}, &d, out);
-    free(views);
-    free(from);
+    const model_config *c = b->c;
+    const bool spread = c->ep > 1, together = spread && b->ck && !b->o->keeps_views;
+    const i64 held = spread ? c->placement->held : c->n_experts;
+    const u64 n = (u64)held * 3, n_all = together ? (u64)c->n_experts * 3 : 0;
+    found_weight f = {.b = b, .views = calloc(n, sizeof *f.views), .from = calloc(n, sizeof *f.from)};
+    if (together) f.all = calloc(n_all, sizeof *f.all), f.place = calloc(n, sizeof *f.place), f.n_all = (i64)n_all;
+    status st = f.views && f.from && (!together || (f.all && f.place))
+                    ? expert_views(&f, layer, held)
+                    : err_nomem(b->e, "expert descriptions", (n + n_all) * (sizeof *f.views + sizeof *f.from));
+    weight_desc d = {.kind = WK_EXPERTS, .n_views = (i64)n, .experts = c->experts};
+    if (st == ST_OK) st = bind_prepare(&f, &d, out);
+    free(f.views);
+    free(f.from);
+    free(f.all);
+    free(f.place);
+    return st;
+}
+
+status bind_expert_again(const model_config *c, const checkpoint *ck, const ops *o, op_weight *experts, int layer,
+                         i64 slot, i32 expert, weight_cut **kept, err *e) {
+    enum { PARTS = 3 };
+    model_weights none = {0};
+    weight_view views[PARTS];
+    view_source from[PARTS];
+    binder b = {.c = c, .ck = ck, .o = o, .weights = &none, .e = e};
+    found_weight f = {.b = &b, .views = views, .from = from, .keeps_cols = true};
+    u64 room = 0;
+    for (int i = 0; i < PARTS; i++) {
+        BIND_TRY(expert_view(&b, layer, expert, i, &views[0], &views[i], &from[i]));
+        room += view_room(&f, i);
+    }
+    weight_cut *cut = NULL;
+    if (room && !(cut = aligned_alloc(64, sizeof *cut + ((room + 63) & ~(u64)63))))
+        return err_nomem(e, "an expert that comes", room);
+    status st = ST_OK;
+    u8 *at = cut ? cut->data : NULL;
+    for (int i = 0; st == ST_OK && i < PARTS; i++) {
+        const u64 own = view_room(&f, i); /* of all columns: the view gets this rank's */
+        from[i].room = at;
+        st = bring_view(&b, &from[i], &views[i]);
+        if (own) at += own;
+    }
+    const weight_desc d = {.kind = WK_EXPERTS, .views = views, .n_views = PARTS, .experts = c->experts};
+    if (st == ST_OK) st = o->experts_replace(o, experts, PARTS * slot, &d, e);
+    if (st == ST_OK && o->keeps_views) {
+        free(*kept);
+        *kept = cut, cut = NULL;
+    }
+    free(cut);
     return st;
 }
 

@@ -55,6 +55,10 @@ status model_weights_plan(model_weights *w, weight_memory *room, const model_con
 status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, weight_reader *reader,
                           const ops *o, u64 bytes, bool verify, err *e);
 void model_weights_free(model_weights *w);
+/* Slot `slot` of a layer's experts (of the whole model's layer `layer`) gets this expert. *kept, which is the caller's
+ * to free() behind the weights, is exchanged for what the slot needs beside the checkpoint, or NULL. */
+status bind_expert_again(const model_config *c, const checkpoint *ck, const ops *o, op_weight *experts, int layer,
+                         i64 slot, i32 expert, weight_cut **kept, err *e);
 
 /* A draft's (model/draft_config.h). In `of`: one layer (attn_norm is the embedding's), norm, head, and embed where the
  * draft has one of its own; head NULL: it is the model's. */

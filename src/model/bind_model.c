@@ -42,7 +42,7 @@ static status bind_moe(binder *b, layer_weights *w, int l) {
     BIND_TRY(
         bind_linear(b, &w->router, WK_LINEAR, whole_matrix(c->n_experts, c->hidden), "model.layers.%d.mlp.gate", l));
     BIND_TRY(bind_vector(b, &w->router_bias, c->n_experts, "model.layers.%d.mlp.gate.e_score_correction_bias", l));
-    if (c->n_shared) BIND_TRY(bind_mlp(b, w, c->inter_expert * c->n_shared, part));
+    if (c->n_shared) BIND_TRY(bind_mlp(b, w, c->inter_shared, part));
     return bind_experts(b, &w->experts, l);
 }
 

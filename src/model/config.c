@@ -48,7 +48,7 @@ static status read_dims(model_config *c, const json_t *o, err *e) {
     return st;
 }
 
-static status check_dims(const model_config *c, err *e) {
+static status check_dims(model_config *c, err *e) {
     if (c->rope % 2) return err_set(e, ST_FORMAT, "qk_rope_head_dim is %lld, not even", (long long)c->rope);
     if (c->n_dense > c->n_layers)
         return err_set(e, ST_FORMAT, "first_k_dense_replace is %lld, more than the %lld layers", (long long)c->n_dense,
@@ -59,6 +59,7 @@ static status check_dims(const model_config *c, err *e) {
     if (c->n_shared * c->inter_expert > WIDTH_MAX)
         return err_set(e, ST_FORMAT, "n_shared_experts x moe_intermediate_size is %lld, more than %d",
                        (long long)(c->n_shared * c->inter_expert), WIDTH_MAX);
+    c->inter_shared = c->n_shared * c->inter_expert;
     const i64 group = c->quant == WF_INT4_ROW ? INT4_GROUP : weight_layout_of(c->quant)->cols_multiple;
     if (c->hidden % group)
         return err_set(e, ST_FORMAT, "hidden_size is %lld, no multiple of the group of %lld", (long long)c->hidden,
@@ -386,21 +387,26 @@ static i64 share_begin(i64 vocab, i64 ranks, i64 rank) {
 }
 
 status model_config_split(model_config *c, i64 ranks, i64 rank, const char *option, err *e) {
+    const i64 groups = max_i64(c->ep, 1);
+    if (ranks < 1 || ranks % groups)
+        return err_set(e, ST_INPUT, "--ep %lld with %s %lld: the ranks cannot be divided so", (long long)groups, option,
+                       (long long)ranks);
     const struct {
         const char *what;
-        i64 *n;
-    } all[] = {{"attention heads", &c->n_heads},
-               {"columns of the dense layers", &c->inter_dense},
-               {"columns of an expert", &c->inter_expert}};
+        i64 *n, among;
+    } all[] = {{"attention heads", &c->n_heads, ranks},
+               {"columns of the dense layers", &c->inter_dense, ranks},
+               {"columns of an expert", &c->inter_expert, ranks / groups},
+               {"columns of the shared expert", &c->inter_shared, ranks}};
     const size_t first = c->whole_attention ? 1 : 0;
     for (size_t i = first; i < COUNT_OF(all); i++)
-        if (ranks < 1 || *all[i].n % ranks)
-            return err_set(e, ST_INPUT, "%s %lld: %lld %s cannot be divided so", option, (long long)ranks,
+        if (*all[i].n % all[i].among)
+            return err_set(e, ST_INPUT, "%s %lld: %lld %s cannot be divided so", option, (long long)all[i].among,
                            (long long)*all[i].n, all[i].what);
     if (ranks > c->vocab)
         return err_set(e, ST_INPUT, "%s %lld: a vocabulary of %lld cannot be divided so", option, (long long)ranks,
                        (long long)c->vocab);
-    for (size_t i = first; i < COUNT_OF(all); i++) *all[i].n /= ranks;
+    for (size_t i = first; i < COUNT_OF(all); i++) *all[i].n /= all[i].among;
     c->vocab_first = share_begin(c->vocab, ranks, rank);
     c->vocab_held = share_begin(c->vocab, ranks, rank + 1) - c->vocab_first;
     c->ranks = ranks, c->rank = rank;

@@ -17,6 +17,7 @@ typedef struct {
     i64 vocab_first, vocab_held;                     /* ids whose embedding and logits are here: all, or a share */
     i64 n_heads, q_lora, kv_lora, nope, rope, v_dim; /* q_lora 0: one q_proj (q_lora_rank null) */
     i64 inter_dense, inter_expert, n_experts, top_k, n_shared;
+    i64 inter_shared;  /* n_shared * moe_intermediate_size: the shared expert is one of that width */
     f32 routed_scale;  /* routed_scaling_factor */
     bool norm_topk;    /* norm_topk_prob */
     f64 norm_eps;      /* rms_norm_eps */
@@ -39,6 +40,10 @@ typedef struct {
      * hold; 0: all do. */
     i64 ranks, rank, slice;
     bool whole_attention; /* but all heads, of the sequences that are its own (data-parallel attention) */
+    /* Expert parallelism: ranks / ep ranks side by side are a group, which has whole experts among them, each rank
+     * inter_expert columns of each; 0, 1: all ranks are one. placement: which ones; not owned, NULL without ep. */
+    i64 ep;
+    const struct expert_placement *placement;
     /* Pipeline parallelism: n_layers and n_dense above are what stage `stage` of `stages` holds, from layer
      * `layer_first` of the model on; the first has the embedding, the last the final norm and the head. stages 0: one
      * has all. */
@@ -55,8 +60,8 @@ status model_config_parse(model_config *c, const char *json, size_t len, const c
 status model_config_override(model_config *c, const char *assignment, err *e);
 
 /* From here on c describes what rank `rank` of `ranks` holds: its share of the heads (unless c->whole_attention),
- * of every feed-forward layer's width and of the vocabulary; router, q_a and kv_a whole. ST_INPUT says what
- * cannot be divided by `option`. */
+ * of every feed-forward layer's width (of routed experts that of its group's ranks) and of the vocabulary; router, q_a
+ * and kv_a whole. ST_INPUT says what cannot be divided by `option`. */
 status model_config_split(model_config *c, i64 ranks, i64 rank, const char *option, err *e);
 
 /* How n layers are divided among stages: `layers` [stages] gets the number of each. given: "31,30"; NULL: as many for
@@ -67,6 +72,11 @@ status model_divide_layers(i64 n, i64 stages, const char *given, const char *opt
 void model_config_stage(model_config *c, i64 stages, i64 stage, const i64 *layers);
 static inline bool model_begins(const model_config *c) { return c->stage == 0; }
 static inline bool model_ends(const model_config *c) { return c->stage + 1 >= c->stages; }
+
+/* Ranks that have parts of the same experts; which of the groups this one is in, and its place there. */
+static inline i64 model_expert_ranks(const model_config *c) { return c->ranks / (c->ep > 1 ? c->ep : 1); }
+static inline i64 model_expert_group(const model_config *c) { return c->rank / model_expert_ranks(c); }
+static inline i64 model_expert_rank(const model_config *c) { return c->rank % model_expert_ranks(c); }
 
 /* What rank `rank` of a slice holds, of which c describes the first. */
 void model_config_slice_rank(model_config *c, i64 rank);

@@ -248,7 +248,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const layer_weights *w = &m->w.layers[layer];
     void *kv = (u8 *)m->kv + (u64)layer * m->kv_layer;
     const norm_args norm = forward_norm_of(m, w->ffn_norm, m->delta, b->n, 0);
-    const bool looked_at = b->watch && b->watch->x; /* at whole rows */
+    const bool looked_at = (b->watch && b->watch->x) || m->pairs.most; /* at whole rows */
     deferred_norm *deferred = is_dense(m, layer) || looked_at ? NULL : &m->deferred;
     if (m->lim.kv.by_sequence) {
         attend_apart(m, w, kv, b, n_abs);
@@ -268,9 +268,11 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
 }
 
 /* Everything between h and d of a layer with experts. */
-static moe_ffn_args forward_moe_ffn_of(model *m, const layer_weights *w, i64 n) {
+static moe_ffn_args forward_moe_ffn_of(model *m, i64 layer, i64 n) {
     const model_config *c = m->c;
-    i64 inter = c->inter_expert * c->n_shared;
+    const layer_weights *w = &m->w.layers[layer];
+    const bool spread = model_spreads_experts(m);
+    i64 inter = c->inter_shared;
     dtype act = m->o->act;
     return (moe_ffn_args){
         .linear_group = {.of = {{.w = w->router, .y = m->scores, .y_stride = c->n_experts, .y_type = DT_F32},
@@ -288,7 +290,10 @@ static moe_ffn_args forward_moe_ffn_of(model *m, const layer_weights *w, i64 n) 
                  .n_experts = c->n_experts,
                  .k = c->top_k,
                  .norm_topk = c->norm_topk,
-                 .scale = c->routed_scale},
+                 .scale = c->routed_scale,
+                 .routes = spread ? m->expert_routes + (layer - c->n_dense) * c->n_experts : NULL,
+                 .slots = m->expert_slots,
+                 .counts = m->lim.counts_experts ? m->expert_counts + (layer - c->n_dense) * c->n_experts : NULL},
         .down = {.w = w->down,
                  .x = m->inter,
                  .y = m->shared,
@@ -298,14 +303,15 @@ static moe_ffn_args forward_moe_ffn_of(model *m, const layer_weights *w, i64 n) 
                  .y_type = act},
         .moe = {.moe = {.experts = w->experts,
                         .x = m->h,
-                        .ids = m->expert_ids,
+                        .ids = spread ? m->expert_slots : m->expert_ids,
                         .weights = m->expert_w,
                         .shared = c->n_shared ? m->shared : NULL,
                         .out = m->delta,
                         .workspace = m->workspace,
                         .n = n,
                         .k = c->top_k,
-                        .deferred = &m->deferred}}};
+                        .deferred = &m->deferred},
+                .pairs = m->pairs.most ? &m->pairs : NULL}};
 }
 
 /* What moe_ffn does, but with what the experts are given left in memory, which is read. */
@@ -340,7 +346,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_wat
         linear_norm(m, w->down, m->inter, c->inter_dense, &norm, deferred);
         return;
     }
-    moe_ffn_args moe_ffn = forward_moe_ffn_of(m, w, n);
+    moe_ffn_args moe_ffn = forward_moe_ffn_of(m, layer, n);
     moe_ffn.moe.norm = norm, moe_ffn.moe.deferred = deferred;
     if (watch)
         moe_ffn_watched(m, c->layer_first + layer, &moe_ffn, watch);

@@ -23,11 +23,12 @@ typedef struct {
     /* Of every token the residual stream before these layers, ascending, is kept until the next batch is queued: what a
      * draft reads (model/draft.h) */
     i64 taps[DRAFT_TAPS_MOST], n_taps;
-    bool eager;         /* every launch anew; else decode steps are recorded, where the device can */
-    bool deterministic; /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
+    bool eager;          /* every launch anew; else decode steps are recorded, where the device can */
+    bool deterministic;  /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
                            prompts run apart, each with kernels of their own (kernels/ops.h: row_mode) */
-    u64 memory_max;     /* bytes that may be allocated; 0: no limit */
-    u64 reserve;        /* of these, bytes that are left to the device: recordings, what libraries load */
+    bool counts_experts; /* how many rows choose each expert, for model_plan_moves() */
+    u64 memory_max;      /* bytes that may be allocated; 0: no limit */
+    u64 reserve;         /* of these, bytes that are left to the device: recordings, what libraries load */
 } model_limits;
 
 typedef struct model model;
@@ -145,5 +146,18 @@ status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e);
 void *model_media_rows(const model *m);
 i64 model_ahead_rows(const model *m);
 i32 *model_guesses(const model *m); /* [limits.guesses], on the device: for a draft to fill in */
+
+/* With --ep and limits.counts_experts, for all ranks of a stage between the same two steps: from what was chosen since
+ * the last time follows where experts had better be. c: the ranks' comm, NULL: there is one. Shares are sums over
+ * layers of expert_placement_most(). Memory aside nothing changes yet. */
+typedef struct {
+    i64 layers, slots; /* of this stage; slots that are to get another expert, of all groups */
+    f64 before, after;
+} expert_moves;
+struct comm;
+status model_plan_moves(model *m, struct comm *c, expert_moves *out, err *e);
+/* Then, too, layer by layer (of the whole model; of other stages nothing is done): this rank's slots of it get their
+ * experts, from the checkpoint, and its routes follow. With dummy weights routes alone. */
+status model_move_experts(model *m, i64 layer, err *e);
 
 #endif

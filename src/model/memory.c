@@ -16,8 +16,14 @@ const model_memory *model_memory_plan(const model *m) { return &m->memory; }
 static i64 decode_heads(const model *m) { return m->c->n_heads * (kv_is_merged(m->lim.kv) ? m->lim.kv.ranks : 1); }
 
 static i64 widest_ffn(const model_config *c) {
-    i64 shared = c->n_shared * c->inter_expert, dense = c->n_dense ? c->inter_dense : 0;
+    i64 shared = c->inter_shared, dense = c->n_dense ? c->inter_dense : 0;
     return max_i64(max_i64(shared, dense), 1);
+}
+
+enum { PAIR_ROWS = 256 };
+/* Rows whose experts' results are brought together one by one at a time. */
+static i64 pairs_most(const model *m) {
+    return model_spreads_experts(m) && m->lim.deterministic ? min_i64(m->lim.rows, PAIR_ROWS) : 0;
 }
 
 /* Rows that one rank draws, at most. */
@@ -56,9 +62,13 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                               .rope = c->rope,
                               .latent = c->kv_lora,
                               .v_dim = c->v_dim};
+        const i64 pairs = min_i64(rows, pairs_most(m)) * c->top_k;
         moe_args e = {.experts = w->experts, .n = rows, .k = c->top_k};
+        moe_args one = {.experts = w->experts, .n = pairs, .k = 1};
         u64 attn = m->o->mla_prefill_workspace(m->o, &f), moe = w->experts ? m->o->moe_workspace(m->o, &e) : 0;
         need = attn > need ? attn : need;
+        need = moe > need ? moe : need;
+        if (w->experts && pairs) moe = m->o->moe_workspace(m->o, &one);
         need = moe > need ? moe : need;
     }
     return need;
@@ -78,7 +88,7 @@ typedef struct {
     u64 count, size;
     const char *what;
 } buffer;
-enum { BUFFERS = 33 };
+enum { BUFFERS = 40 };
 
 /* One line per buffer: who owns it is the pool. */
 static void list_buffers(model *m, buffer out[BUFFERS]) {
@@ -87,7 +97,8 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
     u64 rows = (u64)l->rows, act = m->act_size, hidden = (u64)c->hidden, dec = (u64)l->decode_rows;
     u64 kv_width = (u64)(c->kv_lora + c->rope), heads = (u64)c->n_heads;
     u64 all_heads = kv_is_merged(l->kv) ? (u64)decode_heads(m) : 0, pages = all_heads ? (u64)l->seq_pages : 0;
-    u64 apart = l->kv.by_sequence;
+    u64 apart = l->kv.by_sequence, spread = model_spreads_experts(m), k = (u64)max_i64(c->top_k, 1);
+    u64 pairs = (u64)pairs_most(m) * k;
     const buffer all[] = {
         {&m->kv, m->kv_layer, (u64)c->n_layers, "KV cache"},
         {&m->inv_freq, (u64)c->rope / 2, sizeof(f64), "rotary frequencies"},
@@ -111,8 +122,15 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->inter, rows * (u64)widest_ffn(c), act, "activations"},
         {&m->shared, rows * hidden, act, "activations"},
         {&m->scores, rows * (u64)max_i64(c->n_experts, 1), sizeof(f32), "router scores"},
-        {&m->expert_ids, rows * (u64)max_i64(c->top_k, 1), sizeof(i32), "routing"},
-        {&m->expert_w, rows * (u64)max_i64(c->top_k, 1), sizeof(f32), "routing"},
+        {&m->expert_ids, rows * k, sizeof(i32), "routing"},
+        {&m->expert_w, rows * k, sizeof(f32), "routing"},
+        {&m->expert_routes, spread * (u64)(model_expert_layers(m) * c->n_experts), sizeof(i32), "routing"},
+        {&m->expert_slots, spread * rows * k, sizeof(i32), "routing"},
+        {&m->expert_counts, l->counts_experts * (u64)(model_expert_layers(m) * c->n_experts), sizeof(u32), "routing"},
+        {&m->pairs.rows, pairs, sizeof(i32), "experts' pairs"},
+        {&m->pairs.ones, pairs, sizeof(f32), "experts' pairs"},
+        {&m->pairs.x, pairs * hidden, act, "experts' pairs"},
+        {&m->pairs.y, pairs * hidden, act, "experts' pairs"},
         {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
         {&m->deferred.squares, (u64)DEFERRED_ROWS * DEFERRED_PARTS, sizeof(f32), "sums of squares"},
         {&m->tables, tables_bytes(l), 1, "a batch's tables"},
@@ -170,6 +188,7 @@ static status memory_allocate(model *m, err *e) {
         memcpy(all[i].slot, &p, sizeof p);
     }
     m->tables_dev = tables_at(&m->lim, m->tables);
+    m->pairs.most = pairs_most(m), m->pairs.dim = m->c->hidden;
     return ST_OK;
 }
 
@@ -208,6 +227,24 @@ static status write_page_order(model *m, err *e) {
     return ST_OK;
 }
 
+/* Which row each pair is of, and ones. */
+static status write_pairs(model *m, err *e) {
+    const i64 k = m->c->top_k, n = m->pairs.most * k;
+    const u64 bytes = (u64)n * sizeof(i32);
+    if (!n) return ST_OK;
+    i32 *rows = malloc(bytes);
+    f32 *ones = malloc(bytes);
+    for (i64 i = 0; rows && ones && i < n; i++) rows[i] = (i32)(i / k), ones[i] = 1;
+    if (rows && ones) {
+        m->mem.dev->write(m->mem.dev, (void *)(uintptr_t)m->pairs.rows, rows, bytes);
+        m->mem.dev->write(m->mem.dev, (void *)(uintptr_t)m->pairs.ones, ones, bytes);
+    }
+    const status st = rows && ones ? ST_OK : err_nomem(e, "experts' pairs", 2 * bytes);
+    free(rows);
+    free(ones);
+    return st;
+}
+
 status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev, err *e) {
     *out = NULL;
     model *m = calloc(1, sizeof *m);
@@ -240,6 +277,8 @@ status model_load(model *m, weight_reader *reader, bool verify, err *e) {
     if (st == ST_OK) st = allocate_on_host(m, e);
     if (st == ST_OK) st = write_frequencies(m, e);
     if (st == ST_OK) st = write_page_order(m, e);
+    if (st == ST_OK) st = model_open_placement(m, e);
+    if (st == ST_OK) st = write_pairs(m, e);
     return st == ST_OK ? m->mem.dev->finish(m->mem.dev, e) : st;
 }
 
@@ -250,6 +289,7 @@ void model_close(model *m) {
     free(m->steps);
     free(m->part_spans);
     free(m->part_outs);
+    model_close_placement(m);
     model_weights_free(&m->w);
     device_pool_free(&m->mem);
     for (int i = 0; i < MODEL_REPLIES; i++) m->mem.dev->readback_close(m->mem.dev, m->readbacks[i]);

@@ -3,7 +3,8 @@
 #ifndef MODEL_MODEL_INTERNAL_H
 #define MODEL_MODEL_INTERNAL_H
 #include "device/comm.h"
-#include "kernels/fused.h"
+#include "kernels/expert_parallel.h"
+#include "model/expert_placement.h"
 #include "model/tables.h"
 
 struct model {
@@ -28,26 +29,32 @@ struct model {
     void *q_abs;         /* [decode_rows, H, latent + rope] */
     void *attn_latent;   /* [decode_rows, H, latent] */
     /* Of a KV cache that is divided, R = ranks: */
-    void *q_all;              /* [decode_rows, R H, latent + rope]; then what other ranks send of a row's parts */
-    void *parts;              /* [decode_rows, R H, latent] */
-    f32 *parts_lse;           /* [decode_rows + 1, R H]; the last row: what other ranks send */
-    void *collected;          /* kv_type [seq_pages, KV_PAGE, latent + rope]: the pages of one sequence in one layer */
-    i32 *in_order;            /* [seq_pages]: 0, 1, ..: the page table of that */
-    void *attended;           /* [rows + 1, hidden]: where sequences have a rank each; the last row stays zero */
-    void *features;           /* [rows, n_taps hidden]: the residual stream before limits.taps, of the last batch */
-    i64 group;                /* rows of each sequence of the batch in decode form, where all have as many; else 1 */
-    bool branched;            /* the batch copies KV rows */
-    i64 features_at;          /* the first row of the part of a batch that runs */
-    void *media;              /* [limits.media_rows, hidden]: what stands in prompts in words' place */
-    void *inter;              /* [rows, widest feed-forward] */
-    void *shared;             /* [rows, hidden] */
-    f32 *scores;              /* [rows, experts] */
-    i32 *expert_ids;          /* [rows, k] */
-    f32 *expert_w;            /* [rows, k] */
-    f32 *rope;                /* [rows, rope / 2, 2] */
-    deferred_norm deferred;   /* of h */
-    batch_tables tables_dev;  /* of this batch, on the device */
-    batch_tables tables_host; /* the same on the host */
+    void *q_all;        /* [decode_rows, R H, latent + rope]; then what other ranks send of a row's parts */
+    void *parts;        /* [decode_rows, R H, latent] */
+    f32 *parts_lse;     /* [decode_rows + 1, R H]; the last row: what other ranks send */
+    void *collected;    /* kv_type [seq_pages, KV_PAGE, latent + rope]: the pages of one sequence in one layer */
+    i32 *in_order;      /* [seq_pages]: 0, 1, ..: the page table of that */
+    void *attended;     /* [rows + 1, hidden]: where sequences have a rank each; the last row stays zero */
+    void *features;     /* [rows, n_taps hidden]: the residual stream before limits.taps, of the last batch */
+    i64 group;          /* rows of each sequence of the batch in decode form, where all have as many; else 1 */
+    bool branched;      /* the batch copies KV rows */
+    i64 features_at;    /* the first row of the part of a batch that runs */
+    void *media;        /* [limits.media_rows, hidden]: what stands in prompts in words' place */
+    void *inter;        /* [rows, widest feed-forward] */
+    void *shared;       /* [rows, hidden] */
+    f32 *scores;        /* [rows, experts] */
+    i32 *expert_ids;    /* [rows, k] */
+    i32 *expert_routes; /* --ep: [layers that have experts, experts], as gate_args has them; else none */
+    i32 *expert_slots;  /* --ep: [rows, k]: of expert_ids */
+    u32 *expert_counts; /* limits.counts_experts: [layers that have experts, experts]: rows that chose each */
+    expert_placement placement, wanted; /* --ep: where experts are, and will be; else nothing */
+    weight_cut **moved_cuts;            /* [layers that have experts, slots]: columns of experts that came later */
+    moe_pairs pairs;                    /* --ep with limits.deterministic; else none */
+    f32 *expert_w;                      /* [rows, k] */
+    f32 *rope;                          /* [rows, rope / 2, 2] */
+    deferred_norm deferred;             /* of h */
+    batch_tables tables_dev;            /* of this batch, on the device */
+    batch_tables tables_host;           /* the same on the host */
     device_readback *readbacks[MODEL_REPLIES];
     f32 *logits;              /* [logit_rows, vocab_held] */
     f32 *whole;               /* of ranks: logits [logit_rows / ranks, vocab] of the rows that this one draws */
@@ -69,6 +76,13 @@ enum { RECORDED = 256, GROUP_MOST = 16, RECORDINGS = 2 * (RECORDED + 1) * (GROUP
 static inline device_recording **model_recording(const model *m, i64 n) {
     return &m->steps[((m->branched ? RECORDED + 1 : 0) + n) * (GROUP_MOST + 1) + m->group];
 }
+
+static inline bool model_spreads_experts(const model *m) { return m->c->ep > 1; }
+/* Layers with experts, which lie behind the dense ones. */
+static inline i64 model_expert_layers(const model *m) { return m->c->n_layers - m->c->n_dense; }
+/* The config's placement becomes the model's own, and its layers' routes. */
+status model_open_placement(model *m, err *e);
+void model_close_placement(model *m);
 
 /* Does a row's place among others matter to the backend, and must it not? */
 static inline bool model_runs_apart(const model *m) { return m->lim.deterministic && m->o->set_row_mode; }

@@ -30,6 +30,13 @@ static status check_device_options(const engine_options *o, const char *name, bo
     if (max_i64(o->tp, 1) * max_i64(o->pp, 1) > COMM_RANKS_MAX)
         return err_set(e, ST_INPUT, "--tp %lld and --pp %lld: at most %d ranks", (long long)o->tp, (long long)o->pp,
                        COMM_RANKS_MAX);
+    if (o->ep < 2 && (o->ep_redundant || o->ep_placement))
+        return err_set(e, ST_INPUT, "%s is for --ep",
+                       o->ep_placement ? "--init-expert-location" : "--ep-num-redundant-experts");
+    if (o->eplb_steps && o->ep < 2) return err_set(e, ST_INPUT, "--enable-eplb is for --ep");
+    if (o->ep > 1 && ranks_meant(o) % o->ep)
+        return err_set(e, ST_INPUT, "--ep %lld with --tp%s %lld: the ranks cannot be divided so", (long long)o->ep,
+                       o->tp && o->tp_slice ? "-slice" : "", (long long)ranks_meant(o));
     if (o->nnodes > 1 && (o->tp_slice || o->step))
         return err_set(e, ST_INPUT, "--nnodes does not go with %s", o->step ? "--simulate" : "--tp-slice");
     if (o->eager && !on_gpu) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
@@ -199,6 +206,9 @@ static status engine_check_options(const engine_options *o, err *e) {
                {"--pp", o->pp, STAGES_MAX},
                {"--nnodes", o->nnodes, HOSTS_MOST},
                {"--dcp", o->dcp, COMM_RANKS_MAX},
+               {"--ep", o->ep, COMM_RANKS_MAX},
+               {"--ep-num-redundant-experts", o->ep_redundant, 1 << 20},
+               {"--eplb-rebalance-num-iterations", o->eplb_steps, EPLB_STEPS_MAX},
                {"--tp-slice", o->tp_slice, 1024},
                {"--context-length", o->context, INT32_MAX},
                {"--chunked-prefill-size", o->chunk, 65536},
@@ -341,6 +351,8 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
                                                 : DEFAULT_CHUNK,
                        g->lim.seq_pages * KV_PAGE);
     g->lim.rows = g->chunk;
+    g->lim.counts_experts = o->eplb_steps > 0;
+    g->balance = (engine_balance){.every = o->eplb_steps, .layer = -1, .layers = c->n_layers};
     g->lim.decode_rows = min_i64(g->lim.rows, 64);
     g->lim.prefill_spans = 1;
     g->lim.logit_rows = LOGIT_ROWS;
@@ -367,6 +379,18 @@ static status engine_open_weights(engine *g, const engine_options *o, err *e) {
     if (dummy && !backend_name_is_gpu(o->device))
         return err_set(e, ST_UNSUPPORTED, "--load-format dummy makes its weights on a GPU: it needs --device cuda");
     return dummy ? ST_OK : checkpoint_open(&g->ck, o->model_dir, e);
+}
+
+/* Where experts are, with --ep. */
+static status place_experts(engine *g, const engine_options *o, err *e) {
+    const model_config *c = &g->config;
+    if (o->ep < 2) return ST_OK;
+    const bool given = o->ep_placement && strcmp(o->ep_placement, "trivial") != 0; /* SGLang's word for none */
+    status st = given ? expert_placement_load(&g->placement, o->ep_placement, c->n_layers, c->n_experts, o->ep,
+                                              o->ep_redundant, e)
+                      : expert_placement_plain(&g->placement, c->n_layers, c->n_experts, o->ep, o->ep_redundant, e);
+    g->config.ep = o->ep, g->config.placement = &g->placement;
+    return st;
 }
 
 static status slice(engine *g, const engine_options *o, err *e) {
@@ -405,14 +429,21 @@ static const char *write_nodes(const engine *g, char *out, size_t cap) {
 static void write_share(const engine *g, char *out, size_t cap) {
     size_t n = 0;
     if (g->config.slice)
-        snprintf(out, cap, "slice %lld of %lld, %sdummy; ", (long long)g->config.slice, (long long)g->config.ranks,
-                 g->ranks.n == 1 && g->ranks.of[0].comm ? "exchanging with itself, " : "");
-    if (g->config.slice || g->ranks.n == 1) return;
-    n = (size_t)snprintf(out, cap, "%lld ranks", (long long)g->ranks.n);
+        n = (size_t)snprintf(out, cap, "slice %lld of %lld, %sdummy", (long long)g->config.slice,
+                             (long long)g->config.ranks,
+                             g->ranks.n == 1 && g->ranks.of[0].comm ? "exchanging with itself, " : "");
+    else if (g->ranks.n == 1)
+        return;
+    else
+        n = (size_t)snprintf(out, cap, "%lld ranks", (long long)g->ranks.n);
     if (g->hosts) n += (size_t)snprintf(out + n, cap - n, " in %lld processes", (long long)hosts_count(g->hosts));
     for (i64 s = 0; g->layout.pp > 1 && s < g->layout.pp && n < cap; s++)
         n += (size_t)snprintf(out + n, cap - n, "%s%lld", s ? ", " : ", stages of ", (long long)g->layout.layers[s]);
-    if (n < cap) snprintf(out + n, cap - n, "%s; ", g->layout.pp > 1 ? " layers" : "");
+    if (n < cap) n += (size_t)snprintf(out + n, cap - n, "%s", g->layout.pp > 1 ? " layers" : "");
+    if (g->config.ep > 1 && n < cap)
+        n += (size_t)snprintf(out + n, cap - n, ", experts in %lld groups of %lld", (long long)g->config.ep,
+                              (long long)g->placement.held);
+    if (n < cap) snprintf(out + n, cap - n, "; ");
 }
 
 static void write_plan(engine *g, f64 seconds) {
@@ -482,6 +513,7 @@ static status open_plan(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = model_config_load(&g->config, o->model_dir, e);
     for (int i = 0; st == ST_OK && i < o->n_overrides; i++) st = model_config_override(&g->config, o->overrides[i], e);
     const model_config whole = g->config;
+    if (st == ST_OK) st = place_experts(g, o, e);
     if (st == ST_OK) st = slice(g, o, e);
     if (st == ST_OK) st = engine_choose_experts(g, o->moe_format, o->deterministic, e);
     if (st == ST_OK) st = engine_open_weights(g, o, e);
@@ -545,6 +577,7 @@ void engine_close(engine *g) {
     ranks_dismiss(&g->ranks);
     ranks_close(&g->ranks);
     kv_pages_close(&g->pages);
+    expert_placement_free(&g->placement);
     checkpoint_close(g->ck);
     checkpoint_close(g->draft_ck);
     hosts_close(g->hosts);
@@ -562,20 +595,25 @@ const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
 i64 engine_ranks(const engine *g) { return g->ranks.n; }
 i64 engine_stages(const engine *g) { return g->ranks.pp; }
+i64 engine_expert_groups(const engine *g) { return max_i64(g->config.ep, 1); }
 i64 engine_kv_ranks(const engine *g) { return g->lim.kv.by_sequence ? 1 : g->lim.kv.ranks; }
 i64 engine_sequence_ranks(const engine *g) { return g->lim.kv.by_sequence ? g->lim.kv.ranks : 1; }
 i64 engine_numa_node(const engine *g, i64 rank) {
     return g->ranks.bound && rank < g->ranks.held ? g->ranks.of[rank].node.id : -1;
 }
 bool engine_deterministic(const engine *g) {
-    return g->lim.deterministic || (!engine_backend(g)->ops.set_row_mode && engine_kv_ranks(g) < 2);
+    /* which copy of an expert a row takes hangs on its place in the batch, and sums on where experts are */
+    const expert_placement *p = &g->placement;
+    const bool move = g->balance.every || p->groups * p->held > p->experts;
+    return g->lim.deterministic || (!engine_backend(g)->ops.set_row_mode && engine_kv_ranks(g) < 2 && !move);
 }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 
 status engine_queue(engine *g, const model_batch *b, err *e) {
     if (g->step) return g->step(g->step_ud, b, g->config.vocab, e);
     if (g->profile) profile_before(g, b);
-    return ranks_queue(&g->ranks, b, e);
+    const status st = engine_balance_experts(&g->balance, &g->ranks, e);
+    return st == ST_OK ? ranks_queue(&g->ranks, b, e) : st;
 }
 
 status engine_queue_draw(engine *g, const model_batch *b, err *e) {

@@ -19,6 +19,8 @@ typedef void (*engine_seen_fn)(void *ud, const model_batch *b, i64 vocab);
 /* What of a GPU weights and KV pool may take, unless mem_fraction says it. */
 #define ENGINE_GPU_FRACTION 0.88
 
+enum { EPLB_STEPS = 1000, EPLB_STEPS_MAX = 1 << 15 }; /* counts of rows must not wrap in 32 bits */
+
 typedef struct {
     const char *model_dir;
     const char *device;      /* "ref", "cpu", "cuda", "cuda:N"; NULL: cpu */
@@ -35,10 +37,14 @@ typedef struct {
     const char *pp_layers;   /* "31,30": how many each has; NULL: as many */
     i64 nnodes; /* processes that mpirun has started, each with as many of the ranks; 0, 1: this one has all */
     i64 dcp;    /* of these, ranks that divide the KV cache's pages: 1: none do, else tp; 0: runtime/kv_layout.h */
-    bool dp_attention;     /* ranks attend for sequences of their own, with all heads (data-parallel attention) */
-    const char *gpus;      /* "0,1": the GPU of each rank; NULL: the first ones */
-    const char *numa_node; /* "0,0,1,1": the NUMA node that each rank is bound to, or "0" for all; NULL: none */
-    f64 dist_timeout;      /* seconds that a rank may wait for another; 0: 60 */
+    i64 ep;     /* groups of the tp ranks, each with whole experts of its own; 0, 1: ranks have parts of all */
+    i64 ep_redundant;         /* slots beside one for each expert, of all groups together, for copies */
+    const char *ep_placement; /* which experts lie where (model/expert_placement.h); NULL: equal shares in order */
+    i64 eplb_steps;           /* after so many steps experts move to where their rows are spread evenly; 0: they stay */
+    bool dp_attention;        /* ranks attend for sequences of their own, with all heads (data-parallel attention) */
+    const char *gpus;         /* "0,1": the GPU of each rank; NULL: the first ones */
+    const char *numa_node;    /* "0,0,1,1": the NUMA node that each rank is bound to, or "0" for all; NULL: none */
+    f64 dist_timeout;         /* seconds that a rank may wait for another; 0: 60 */
     i64 tp_slice;       /* T > 1: what the first of T GPUs hold (tp of them), of dummy weights; 0, 1: the whole model */
     bool disable_fused; /* a GPU: one operation after the other, none of kernels/fused.h */
     bool nccl;          /* ranks on GPUs exchange by NCCL, not by kernels of ours */
@@ -124,6 +130,7 @@ const engine_phase *engine_profile(engine *g, int phase);
 bool engine_on_gpu(const engine *g);
 i64 engine_ranks(const engine *g); /* that share the model: those of a stage, times the stages */
 i64 engine_stages(const engine *g);
+i64 engine_expert_groups(const engine *g);       /* that have whole experts each; 1: every rank has parts of all */
 i64 engine_kv_ranks(const engine *g);            /* that divide the KV cache; 1: each has all of it */
 i64 engine_sequence_ranks(const engine *g);      /* that have sequences of their own; 1: all attend for each */
 i64 engine_numa_node(const engine *g, i64 rank); /* -1: it is not bound to one */

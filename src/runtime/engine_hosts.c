@@ -80,6 +80,9 @@ static void put_options(buf *b, const engine_options *o) {
                    {"--tp", o->tp},
                    {"--pp", o->pp},
                    {"--dcp", o->dcp},
+                   {"--ep", o->ep},
+                   {"--ep-num-redundant-experts", o->ep_redundant},
+                   {"--eplb-rebalance-num-iterations", o->eplb_steps},
                    {"--enable-dp-attention", o->dp_attention},
                    {"--context-length", o->context},
                    {"--chunked-prefill-size", o->chunk},
@@ -116,6 +119,11 @@ static status describe_self(const engine *g, const engine_options *o, buf *b, er
             (unsigned long long)siphash(compare_key, self.data, self.size));
     file_map_close(&self);
     put_options(b, o);
+    if (g->placement.slots)
+        buf_fmt(b, "where experts are=%016llx\n",
+                (unsigned long long)siphash(compare_key, g->placement.slots,
+                                            (u64)(g->placement.layers * g->placement.groups * g->placement.held) *
+                                                sizeof *g->placement.slots));
     st = put_config(b, "config.json", o->model_dir, e);
     if (st == ST_OK) st = put_checkpoint(b, "the checkpoint", g->ck, e);
     buf_fmt(b, "a draft model=%s\n", g->has_draft ? "yes" : "no");

@@ -1,7 +1,9 @@
 /* runtime/engine_internal.h: the inside of an engine, for the two that run on it: seq and scheduler. */
 #ifndef RUNTIME_ENGINE_INTERNAL_H
 #define RUNTIME_ENGINE_INTERNAL_H
+#include "model/expert_placement.h"
 #include "runtime/engine.h"
+#include "runtime/engine_balance.h"
 #include "runtime/kv_pages.h"
 #include "runtime/load.h"
 
@@ -28,6 +30,8 @@ struct engine {
     weight_reads reads; /* by loading; all 0 where weights stay mapped, or are made up */
     model_limits lim;
     kv_pages pages;
+    expert_placement placement; /* --ep: at the start; else nothing */
+    engine_balance balance;
     i64 context, chunk, max_running;
     u64 most_weights, all_weights; /* bytes: of the rank that has most, of all */
     u64 node_memory;               /* bytes for each rank where they are bound to NUMA nodes */

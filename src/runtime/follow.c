@@ -265,6 +265,7 @@ static status follow_begin_media(follower *f, err *e) {
 
 static status follow_job(follower *f, bool *over, err *e) {
     bool done;
+    expert_moves moves;
     switch (f->job.kind) {
     case JOB_QUEUE: return follow_queue(f, e);
     case JOB_DRAW: return follow_draw(f, e);
@@ -274,6 +275,8 @@ static status follow_job(follower *f, bool *over, err *e) {
     case JOB_COPY_KV: return follow_copy(f, e);
     case JOB_BEGIN_MEDIA: return follow_begin_media(f, e);
     case JOB_ADVANCE_MEDIA: return ranks_advance_media(f->r, f->job.a, &done, e);
+    case JOB_PLAN_MOVES: return ranks_plan_moves(f->r, &moves, e);
+    case JOB_MOVE_EXPERTS: return ranks_move_experts(f->r, f->job.a, e);
     case JOB_END: *over = true;
     }
     return ST_OK;

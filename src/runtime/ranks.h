@@ -124,6 +124,9 @@ status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e);
  * media rows from `from` on. */
 status ranks_begin_media(ranks *r, const vision_input *items, i64 n, i64 from, err *e);
 status ranks_advance_media(ranks *r, i64 work, bool *done, err *e);
+/* model_plan_moves() and model_move_experts() of all ranks; *out: of all stages that are in this process. */
+status ranks_plan_moves(ranks *r, expert_moves *out, err *e);
+status ranks_move_experts(ranks *r, i64 layer, err *e);
 /* model_copy_kv() of all ranks. */
 status ranks_copy_kv(ranks *r, const kv_pair *pairs, i64 n, err *e);
 /* Memory for the results of batches up to these limits. */

@@ -146,3 +146,40 @@ status ranks_copy_kv(ranks *r, const kv_pair *pairs, i64 n, err *e) {
     }
     return n && st == ST_OK ? ranks_each(r, copy_rank_kv, &(rank_copies){pairs, n}, e) : st;
 }
+
+static status plan_rank_moves(rank *k, void *ud, err *e) {
+    expert_moves own, *all = ud;
+    status st = model_plan_moves(k->model, k->data, &own, e);
+    if (st == ST_OK && (!k->place || !k->slot)) all[k->slot] = own; /* the ranks of a stage find the same */
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+status ranks_plan_moves(ranks *r, expert_moves *out, err *e) {
+    expert_moves all[COMM_RANKS_MAX] = {{0}};
+    status st = ST_OK;
+    *out = (expert_moves){0};
+    if (ranks_tell(r)) {
+        wire_begin(&r->told, JOB_PLAN_MOVES, 0, 0);
+        st = ranks_send_told(r, e);
+    }
+    if (st == ST_OK) st = ranks_each(r, plan_rank_moves, all, e);
+    for (i64 i = 0; st == ST_OK && i < r->held; i++) {
+        out->layers += all[i].layers, out->slots += all[i].slots;
+        out->before += all[i].before, out->after += all[i].after;
+    }
+    return st;
+}
+
+static status move_rank_experts(rank *k, void *ud, err *e) {
+    status st = model_move_experts(k->model, *(const i64 *)ud, e);
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+status ranks_move_experts(ranks *r, i64 layer, err *e) {
+    status st = ST_OK;
+    if (ranks_tell(r)) {
+        wire_begin(&r->told, JOB_MOVE_EXPERTS, layer, 0);
+        st = ranks_send_told(r, e);
+    }
+    return st == ST_OK ? ranks_each(r, move_rank_experts, &layer, e) : st;
+}

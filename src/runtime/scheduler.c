@@ -159,6 +159,9 @@ static void publish(scheduler *s) {
     p->pages_cached = s->tree.n_idle;
     p->pages_used = p->pages - p->pages_free - p->pages_cached;
     p->evicted_pages = s->tree.n_evicted;
+    p->experts_moved = s->g->balance.moved;
+    p->expert_rebalances = s->g->balance.rebalances;
+    p->expert_busiest = s->g->balance.busiest;
     s->places = s->g->max_running - s->n_running;
     s->lowest_priority = s->queue.tail ? s->queue.tail->r.priority : INT64_MAX;
     s->step_ended = now_s();

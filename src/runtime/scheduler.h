@@ -197,7 +197,10 @@ typedef struct {
     f64 since_step_s;    /* now: seconds since a step (or idling) ended; large while requests run: stuck */
     bool idle;           /* now: nothing runs, nothing waits */
     i64 processes;       /* that share the model */
-    hosts_counts hosts;  /* what went between them */
+    i64 expert_groups;   /* constant: that have whole experts each; 1: none do */
+    i64 experts_moved, expert_rebalances; /* slots that have got another expert; how often some did */
+    f64 expert_busiest; /* the last plan's steps: rows of the group that had most, of an equal share; 0: no plan yet */
+    hosts_counts hosts; /* what went between them */
     bool draining, broken;
     err fault; /* broken: why */
 } sched_stats;

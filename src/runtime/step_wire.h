@@ -16,6 +16,8 @@ typedef enum {
     JOB_COPY_KV,
     JOB_BEGIN_MEDIA,
     JOB_ADVANCE_MEDIA,
+    JOB_PLAN_MOVES,
+    JOB_MOVE_EXPERTS,
     JOB_END
 } job_kind;
 

@@ -365,5 +365,6 @@ void scheduler_stats(scheduler *s, sched_stats *out) {
     if (out->idle) out->generated_per_s = 0;
     pthread_mutex_unlock(&s->lock);
     out->processes = engine_processes(s->g);
+    out->expert_groups = engine_expert_groups(s->g);
     out->hosts = engine_hosts_counted(s->g);
 }

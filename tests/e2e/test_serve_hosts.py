@@ -86,7 +86,7 @@ def test_the_server_says_how_many(pair):
     assert all(s.get("/kv_check")[1]["ok"] is True for s in pair)
 
 
-@pytest.mark.parametrize("flags", [["--dcp", "2"], ["--enable-dp-attention"]])
+@pytest.mark.parametrize("flags", [["--dcp", "2"], ["--enable-dp-attention"], ["--ep", "2"]])
 def test_other_ways_to_divide(flags):
     flags = ["--device", "ref", "--max-running-requests", "4", "--speculative-algorithm", "NONE", *flags]
     servers = [Server("--tp", "2", *flags), Hosts(*flags)]
@@ -106,6 +106,18 @@ def test_stages(processes):
     assert [s.stop() for s in servers] == [0, 0]
     assert one == several and shown[0] == shown[1] and told == [2, 2, processes]
     assert f"4 ranks in {processes} processes, stages of 3, 3 layers" in "".join(servers[1].log)
+
+
+def test_experts_move():
+    """Every process finds the same places from the first one's counts, and takes experts from its own checkpoint."""
+    flags = ["--ep", "2", "--deterministic", *NO_DRAFTS]
+    moving = ["--enable-eplb", "--eplb-rebalance-num-iterations", "12"]
+    servers = [Server("--tp", "2", *flags), Hosts(*flags, *moving), Hosts(*flags, *moving, "--pp", "2", processes=4)]
+    one, several, staged = ([answers_of(s) for _ in range(3)] for s in servers)
+    moved = [s.metric("moonlet:experts_moved_total") for s in servers]
+    assert [s.stop() for s in servers] == [0, 0, 0]
+    assert one == several == staged
+    assert moved[0] == 0 < moved[1]
 
 
 # ---- faults ----

@@ -503,6 +503,63 @@ static void divided(const char *dir, const random_model *m, i64 tp, const char *
     free(again), free(all), free(one), free(ref);
 }
 
+/* Whole experts a group: read once for all ranks, which take their own. With --deterministic the same bits wherever
+ * they are, from recordings and launch by launch. */
+static void experts_spread(const char *dir, const random_model *m, i64 tp, i64 ep) {
+    engine_options o = {.device = "cuda", .tp = tp, .ep = ep, .chunk = 33};
+    f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false), *bits[2] = {NULL};
+    for (int way = 0; way < 6; way++) {
+        o.deterministic = way > 2, o.eager = way == 1, o.ep_redundant = way == 2 || way == 4 ? ep : 0;
+        f32 *got = logits_of(dir, m, o, way != 5);
+        near(m, "experts spread over ranks", got, ref, 0.04);
+        if (way == 1) same("spread, launch by launch", got, bits[0], m->vocab);
+        if (way == 4) same("copies of experts elsewhere", got, bits[1], m->vocab);
+        if (way == 0 || way == 3)
+            bits[way / 3] = got;
+        else
+            free(got);
+    }
+    free(ref), free(bits[0]), free(bits[1]);
+}
+
+/* Experts that move between steps, which are recorded, in every way in which a GPU keeps them: no bit changes. */
+static void experts_move(const random_model *like, weight_format f) {
+    enum { STEPS = 20 };
+    random_model m = *like;
+    char dir[64];
+    err e = {0};
+    i32 ids[STEPS];
+    f32 *rows[2];
+    m.expert[0] = m.expert[1] = f, m.hidden = m.expert_inter = 128, m.experts = 8, m.top_k = 3;
+    assert_true(random_model_write(&m, 37, dir, NULL));
+    for (int i = 0; i < STEPS; i++) ids[i] = (i32)(((u32)i * 2654435761u >> 8) % (u32)m.vocab);
+    for (int moves = 0; moves < 2; moves++) {
+        engine *g;
+        seq *s;
+        const engine_options o = {.model_dir = dir,
+                                  .device = "cuda",
+                                  .tp = 2,
+                                  .ep = 2,
+                                  .ep_redundant = 4,
+                                  .eplb_steps = moves ? 4 : 0,
+                                  .deterministic = true};
+        table t = {rows[moves] = calloc((size_t)(STEPS * m.vocab), sizeof(f32)), m.vocab};
+        if (engine_open(&g, &o, &e) != ST_OK || seq_open(&s, g, &e) != ST_OK) fail_msg("%s", e.text);
+        for (int round = 0; round < 2; round++) {
+            seq_truncate(s, 0);
+            for (int i = 0; i < STEPS; i++)
+                if (seq_run(s, ids + i, 1, true, LOGITS_ALL, keep, &t, &e) != ST_OK) fail_msg("%s", e.text);
+        }
+        if (moves && g->balance.moved < 2) fail_msg("%s: nothing moved", weight_format_name(f));
+        seq_close(s);
+        engine_close(g);
+    }
+    if (memcmp(rows[0], rows[1], (size_t)(STEPS * m.vocab) * sizeof(f32)))
+        fail_msg("experts in %s that moved: other bits", weight_format_name(f));
+    free(rows[0]), free(rows[1]);
+    random_model_remove(dir);
+}
+
 /* Stages of layers: the logits of ref, launch by launch the same bits as from recordings. */
 static void staged(const char *dir, const random_model *m, const engine_options *how) {
     engine_options o = *how;
@@ -573,9 +630,14 @@ static void models_divided(void **state) {
     slice_of_four(dir, &four);
     draws_agree("one GPU", dir, (engine_options){.device = "cuda"}, 0);
     draws_agree("four GPUs", dir, (engine_options){.device = "cuda", .tp = 4}, 0);
+    experts_spread(dir, &four, 2, 2);
+    experts_spread(dir, &four, 4, 2);
+    for (int f = WF_BF16; f <= WF_INT8_ROW; f++) experts_move(&four, (weight_format)f);
     apart(dir, &four);
     draws_agree("two GPUs that attend apart", dir, (engine_options){.device = "cuda", .tp = 2, .dp_attention = true},
                 0.04);
+    draws_agree("two GPUs that attend apart, with whole experts", dir,
+                (engine_options){.device = "cuda", .tp = 2, .ep = 2, .dp_attention = true}, 0.04);
     draws_agree("two parts of a GPU", dir, (engine_options){.device = "cuda", .tp = 2, .gpus = "2,2"}, 0.04);
     random_model_remove(dir);
 }

@@ -76,7 +76,7 @@ static void draws_agree(const char *what, const char *dir, engine_options o, f64
     err e = {0};
     o.model_dir = dir, o.context = 256, o.max_running = DRAWN_MOST;
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s: %s", what, e.text);
-    o.device = "ref", o.tp = 0, o.pp = 0, o.dcp = 0, o.gpus = NULL, o.nccl = o.dp_attention = false;
+    o.device = "ref", o.tp = 0, o.pp = 0, o.dcp = 0, o.ep = 0, o.gpus = NULL, o.nccl = o.dp_attention = false;
     if (bound > 0 && engine_open(&ref, &o, &e) != ST_OK) fail_msg("ref: %s", e.text);
     const i64 vocab = g->config.vocab;
     f32 *logits = malloc((size_t)(DRAWN_MOST * vocab) * sizeof *logits), logprobs[DRAWN_MOST * (1 + DRAWN_TOP)];

@@ -53,6 +53,7 @@ static void gate(const ops *o, const gate_args *a) {
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++)
         cpu_gate_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    gate_place(a);
     team_end(&tm);
 }
 

@@ -66,6 +66,24 @@ static void moe_combine(const moe_args *a, const moe_plan *p, i64 col, i64 n, co
     }
 }
 
+static void sum_pairs(const ops *o, const sum_pairs_args *a) {
+    (void)o;
+    team tm = team_begin(a->n * (a->k + 1) * a->dim);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
+    for (i64 i = 0; i < a->n; i++)
+        for (i64 col = 0; col < a->dim; col += MOE_OUT) {
+            const i64 n = min_i64(MOE_OUT, a->dim - col);
+            f32 sum[MOE_OUT] = {0};
+            for (i64 s = i * a->k; s < (i + 1) * a->k; s++)
+                for (i64 c = 0; c < n; c++)
+                    sum[c] += a->weights[s] * bf16_to_f32(((const bf16 *)a->y)[s * a->dim + col + c]);
+            for (i64 c = 0; c < n && a->shared; c++)
+                sum[c] += bf16_to_f32(((const bf16 *)a->shared)[i * a->dim + col + c]);
+            store_act(a->out, DT_BF16, i * a->dim + col, sum, n);
+        }
+    team_end(&tm);
+}
+
 static void moe(const ops *o, const moe_args *a) {
     weight_format f = a->experts->views[0].format;
 #ifdef VEC_INT8

@@ -15,6 +15,7 @@ static void fill_slots(ops *o, const char *name) {
     o->heads_write = heads_write;
     o->heads_decode = heads_decode;
     o->moe = moe;
+    o->sum_pairs = sum_pairs;
     o->gather = gather;
     o->mark_nonfinite = check_finite;
     o->pixel_rows = pixel_rows;

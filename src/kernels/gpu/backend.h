@@ -177,6 +177,7 @@
     X(moe_sum, "moe/tiles")                                                                                            \
     X(moe_sum_norm, "moe/tiles")                                                                                       \
     X(moe_combine_row, "moe/tiles")                                                                                    \
+    X(sum_pairs, "moe/generic")                                                                                        \
     X(moe_combine, "moe/generic")                                                                                      \
     X(decode_fused_1, "moe/decode_fused")                                                                              \
     X(decode_fused_4, "moe/decode_fused")                                                                              \
@@ -217,6 +218,8 @@ typedef struct {
     struct op_costs *costs; /* op_cost.c; NULL: nothing is counted */
     gpu_u32 *fused_h;       /* decode_int4.c: of decode_fused.cu */
     int *fused_words;
+    void *replaced; /* load.c: an expert's matrix on its way to its place, of so many bytes; NULL: none came yet */
+    u64 replaced_room;
     gpu_u32 *ffn_h, *ffn_first; /* the same, and its own words, of ffn_fused.cu */
     int *ffn_words;
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
@@ -243,6 +246,7 @@ struct op_weight {
 };
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);
+status gpu_weight_replace(const ops *o, op_weight *w, i64 first, const weight_desc *d, err *e);
 
 /* ops.h and fused.h */
 status gpu_op_fits(const ops *o, const ops_widths *w, err *e);

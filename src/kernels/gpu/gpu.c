@@ -122,6 +122,11 @@ void gpu_op_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *
     gpu_op_kv_write(o, &a->kv);
 }
 
+void gpu_op_sum_pairs(const ops *o, const sum_pairs_args *a) {
+    gpu_sum_pairs_args k = {a->y, a->weights, a->shared, a->out, a->k, a->dim};
+    launch(o, gpu_of(o)->sum_pairs, (u32)a->n, gpu_blocks(a->dim, GPU_THREADS), 1, &k);
+}
+
 void gpu_op_gather(const ops *o, const gather_args *a) {
     gpu_gather_args k = {a->x, a->rows, a->out, a->dim, a->x_stride, a->out_stride};
     launch(o, gpu_of(o)->gather, (u32)a->n, 1, 1, &k);
@@ -281,6 +286,7 @@ void ops_close_gpu(ops *o) {
     err e; /* nothing may be queued that uses what ends here; a failure has been reported, or nobody asked */
     gpu_device(b->g)->finish(gpu_device(b->g), &e);
     cublas_close(b->blas);
+    gpu_device(b->g)->release(gpu_device(b->g), b->replaced);
     device_pool_free(&b->pool);
     gemm_free(&b->gemm_rows);
     tuned_free(&b->tuned_rows);
@@ -308,6 +314,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .fits = gpu_op_fits,
                .weight_prepare = gpu_weight_prepare,
                .weight_release = gpu_weight_release,
+               .experts_replace = gpu_weight_replace,
                OPS(GPU_SLOT) OPS_WITH_WORKSPACE(GPU_WORKSPACE_SLOT).fused = &fused,
                .set_row_mode = op_set_row_mode};
     return ST_OK;

@@ -209,6 +209,10 @@ static void cost_moe_ffn(const ops *o, const moe_ffn_args *a) {
     note_moe(o, &a->moe.moe, bytes, flops, "feed-forward, ");
     costs_of(o)->real.fused->moe_ffn(o, a);
 }
+static void cost_sum_pairs(const ops *o, const sum_pairs_args *a) {
+    note(o, 2.0 * (f64)(a->n * (a->k + 2) * a->dim), 0, "sum of experts");
+    costs_of(o)->real.sum_pairs(o, a);
+}
 static void cost_gather(const ops *o, const gather_args *a) {
     note(o, 4.0 * (f64)(a->n * a->dim), 0, "gather");
     costs_of(o)->real.gather(o, a);

@@ -364,7 +364,18 @@ typedef struct {
     gpu_i64 n, n_experts, k;
     float scale;
     int norm;
+    const int *routes; /* [n_experts], ops.h's expert_route(); NULL: none */
+    int *slots;
+    gpu_u32 *counts; /* [n_experts]; NULL: none */
 } gpu_gate_args;
+
+typedef struct {
+    const gpu_bf16 *y;
+    const float *weights;
+    const gpu_bf16 *shared;
+    gpu_bf16 *out;
+    gpu_i64 k, dim;
+} gpu_sum_pairs_args;
 
 /* decode_int4_rows's job beside the gate (int16_split.cuh). */
 enum { GPU_DIGITS_COLS = 7168 /* at most */, SKINNY_DIGITS = 4 /* warps of a row */, SKINNY_TMA_DIGITS = 2 };

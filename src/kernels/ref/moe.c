@@ -102,3 +102,14 @@ void ref_moe(const ops *o, const moe_args *a) {
             for (i64 c = 0; c < hidden; c++) out[c] += ((const f32 *)a->shared)[i * hidden + c];
     }
 }
+
+void ref_sum_pairs(const ops *o, const sum_pairs_args *a) {
+    (void)o;
+    for (i64 i = 0; i < a->n; i++)
+        for (i64 c = 0; c < a->dim; c++) {
+            f32 sum = 0;
+            for (i64 s = i * a->k; s < (i + 1) * a->k; s++) sum += a->weights[s] * ((const f32 *)a->y)[s * a->dim + c];
+            if (a->shared) sum += ((const f32 *)a->shared)[i * a->dim + c];
+            ((f32 *)a->out)[i * a->dim + c] = sum;
+        }
+}

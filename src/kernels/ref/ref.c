@@ -14,6 +14,7 @@ void ops_init_ref(ops *o) {
                .keeps_views = true,
                .weight_prepare = weight_host_prepare,
                .weight_release = weight_host_release,
+               .experts_replace = weight_host_replace,
 #define REF_SLOT(op)           .op = ref_##op,
 #define REF_WORKSPACE_SLOT(op) .op##_workspace = ref_##op##_workspace,
                OPS(REF_SLOT) OPS_WITH_WORKSPACE(REF_WORKSPACE_SLOT)

@@ -114,12 +114,14 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     key_str(b, "model_path", s->model.dir);
     key_str(b, "served_model_name", s->model.name);
     key_str(b, "device", engine_ops(s->engine)->name);
-    buf_fmt(b,
-            "\"simulated\":%s,\"deterministic\":%s,\"tp_size\":%lld,\"pp_size\":%lld,\"dcp_size\":%lld,"
-            "\"enable_dp_attention\":%s,",
-            engine_simulated(s->engine) ? "true" : "false", engine_deterministic(s->engine) ? "true" : "false",
-            (long long)(engine_ranks(s->engine) / engine_stages(s->engine)), (long long)engine_stages(s->engine),
-            (long long)engine_kv_ranks(s->engine), engine_sequence_ranks(s->engine) > 1 ? "true" : "false");
+    buf_fmt(
+        b,
+        "\"simulated\":%s,\"deterministic\":%s,\"tp_size\":%lld,\"pp_size\":%lld,\"dcp_size\":%lld,\"ep_size\":%lld,"
+        "\"enable_dp_attention\":%s,",
+        engine_simulated(s->engine) ? "true" : "false", engine_deterministic(s->engine) ? "true" : "false",
+        (long long)(engine_ranks(s->engine) / engine_stages(s->engine)), (long long)engine_stages(s->engine),
+        (long long)engine_kv_ranks(s->engine), (long long)engine_expert_groups(s->engine),
+        engine_sequence_ranks(s->engine) > 1 ? "true" : "false");
     buf_fmt(b, "\"has_image_understanding\":%s,", s->model.pictures ? "true" : "false");
     numa_nodes(b, s->engine);
     info_key_i64(b, "nnodes", engine_processes(s->engine));

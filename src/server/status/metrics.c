@@ -287,6 +287,19 @@ static void write_hosts(buf *out, const sched_stats *s, const char *model) {
         one(out, "moonlet:", all[i].name, "counter", all[i].help, model, all[i].value);
 }
 
+/* Groups of ranks that have whole experts each. */
+static void write_experts(buf *out, const sched_stats *s, const char *model) {
+    if (s->expert_groups < 2) return;
+    one(out, "moonlet:", "expert_groups", "gauge", "Groups of ranks that have whole experts each", model,
+        (f64)s->expert_groups);
+    one(out, "moonlet:", "experts_moved_total", "counter", "Places that have got another expert", model,
+        (f64)s->experts_moved);
+    one(out, "moonlet:", "expert_rebalances_total", "counter", "Times that experts moved", model,
+        (f64)s->expert_rebalances);
+    one(out, "moonlet:", "expert_busiest_share", "gauge",
+        "Rows of the group that had most, of an equal share, when they were last counted", model, s->expert_busiest);
+}
+
 void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, const char *model, i64 connections,
                    buf *out) {
     histogram h[HISTOGRAMS];
@@ -306,6 +319,7 @@ void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, 
         (f64)s->forced_tokens);
     write_drafts(out, s, model);
     write_hosts(out, s, model);
+    write_experts(out, s, model);
     one(out, "moonlet:", "connections", "gauge", "Open connections", model, (f64)connections);
     buf_str(out, "# HELP moonlet:http_responses_total HTTP answers by class of status.\n"
                  "# TYPE moonlet:http_responses_total counter\n");

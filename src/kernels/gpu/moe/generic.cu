@@ -148,6 +148,17 @@ KERNEL(moe_combine, gpu_combine_args) {
         for (; c < a.hidden; c += step) combine_one(a, i, c);
 }
 
+/* Grid: tokens, pieces of the columns. */
+KERNEL(sum_pairs, gpu_sum_pairs_args) {
+    gpu_i64 i = blockIdx.x, step = (gpu_i64)gridDim.y * GPU_THREADS;
+    for (gpu_i64 c = (gpu_i64)blockIdx.y * GPU_THREADS + threadIdx.x; c < a.dim; c += step) {
+        float sum = 0;
+        for (gpu_i64 s = i * a.k; s < (i + 1) * a.k; s++) sum = fmaf(a.weights[s], f32_of(a.y[s * a.dim + c]), sum);
+        if (a.shared) sum += f32_of(a.shared[i * a.dim + c]);
+        a.out[i * a.dim + c] = bf16_of(sum);
+    }
+}
+
 /* The sum goes to the residual stream, and what the norm behind it needs beside its scale (params.h, gpu_after). Grid:
  * tokens, pieces of 4 GPU_THREADS columns. */
 KERNEL_PDL(moe_combine_norm, gpu_combine_args, GPU_THREADS, 4) {

@@ -10,7 +10,10 @@ static gpu_gate_args gate_of(const gate_args *a) {
                            .n_experts = a->n_experts,
                            .k = a->k,
                            .scale = a->scale,
-                           .norm = a->norm_topk};
+                           .norm = a->norm_topk,
+                           .routes = a->routes,
+                           .slots = a->slots,
+                           .counts = a->counts};
 }
 
 /* Does a warp hold a token's scores? */

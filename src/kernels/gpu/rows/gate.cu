@@ -42,6 +42,8 @@ KERNEL(gate_any, gpu_gate_args) {
                 if (best_score[w] > v || (best_score[w] == v && best_at[w] < at)) v = best_score[w], at = best_at[w];
             chosen = nan ? s : at;
             ids[s] = chosen;
+            if (a.routes) a.slots[blockIdx.x * a.k + s] = gate_slot(a.routes[chosen], blockIdx.x);
+            if (a.counts) atomicAdd(&a.counts[chosen], 1u);
             weights[s] = sigmoid(logits[chosen]);
             sum += weights[s];
             score[chosen] = -INFINITY;

@@ -23,6 +23,11 @@ template <int N> static __device__ inline gpu_u32 gate_largest(const gpu_u32 *v)
     }
 }
 
+/* ops.h's expert_slot() */
+static __device__ inline int gate_slot(int route, gpu_i64 row) {
+    return route < 0 || (int)(row % (route >> 16 & 0xff)) != route >> 24 ? -1 : route & 0xffff;
+}
+
 /* The k <= 32 largest of sigmoid + bias by k rounds, for up to 32 * PER experts: expert 32 i + lane is the lane's i-th.
  * Equal scores: the lowest index. Lane s keeps what round s chose. */
 template <int PER> static __device__ inline void gate_row(const gpu_gate_args &a, gpu_i64 row) {
@@ -60,6 +65,8 @@ template <int PER> static __device__ inline void gate_row(const gpu_gate_args &a
     for (int s = 0; s < k; s++) sum += __shfl_sync(~0u, weight, s);
     if (lane >= k) return;
     a.ids[row * k + lane] = mine;
+    if (a.routes) a.slots[row * k + lane] = gate_slot(a.routes[mine], row);
+    if (a.counts) atomicAdd(&a.counts[mine], 1u);
     a.weights[row * k + lane] = nan ? NAN : weight / (a.norm ? sum + 1e-20f : 1.0f) * a.scale;
 }
 

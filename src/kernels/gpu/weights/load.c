@@ -351,6 +351,36 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     return ST_OK;
 }
 
+status gpu_weight_replace(const ops *o, op_weight *w, i64 first, const weight_desc *d, err *e) {
+    gpu_backend *b = gpu_of(o);
+    device *dev = gpu_device(b->g);
+    const bool packed = packs(d);
+    u64 each = 0, scales_each = 0, room = 0;
+    gpu_matrix all[3];
+    for (i64 i = 0; i < 3; i++) {
+        const weight_view v = kept(d, i);
+        const u64 bytes = plain_room(&d->views[i]) + (converts(d, i) ? plain_room(&v) : 0);
+        each += data_room(d, i, packed), scales_each += scale_room(d, i, packed);
+        room = bytes > room ? bytes : room;
+    }
+    if (b->replaced_room < room) {
+        dev->release(dev, b->replaced);
+        b->replaced = NULL, b->replaced_room = 0;
+        status st = dev->alloc(dev, &b->replaced, room, "an expert that comes", e);
+        if (st != ST_OK) return st;
+        b->replaced_room = room;
+    }
+    u8 *at = (u8 *)w->on_gpu + gpu_round((u64)w->n_views * sizeof(gpu_matrix)),
+       *scales = at + (u64)(w->n_views / 3) * each;
+    at += (u64)(first / 3) * each, scales += (u64)(first / 3) * scales_each;
+    for (i64 i = 0; i < 3; i++) {
+        all[i] = put_view(b, d, i, packed, b->replaced, at, scales);
+        at += data_room(d, i, packed), scales += scale_room(d, i, packed);
+    }
+    dev->write(dev, w->on_gpu + first, all, sizeof all);
+    return ST_OK;
+}
+
 void gpu_weight_release(op_weight *w) {
     if (!w) return;
     device *dev = gpu_device(w->g);
