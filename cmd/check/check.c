@@ -32,7 +32,6 @@ static const struct {
     {"mla_prefill", check_mla_prefill},
     {"gate", check_gate},
     {"moe", check_moe},
-    {"sum_pairs", check_sum_pairs},
     {"gather", check_gather},
     {"mark_nonfinite", check_mark_nonfinite},
     {"sample", check_sample},
@@ -52,6 +51,7 @@ static const struct {
     {"vision_rope", check_vision_rope},
     {"vision_attention", check_vision_attention},
     {"patch_merge", check_patch_merge},
+    {"sum_pairs", check_sum_pairs},
 };
 
 static const char *const levels[] = {"none", "avx2", "avxvnni", "avx512", "vnni", "bf16", "all"};

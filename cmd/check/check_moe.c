@@ -154,6 +154,7 @@ f64 check_moe_bound(const check *c, weight_format f) {
 
 static bool hot;    /* all tokens choose the first k experts, the others nobody */
 static bool skewed; /* half of the experts nobody; the first one everybody, some tokens twice */
+static bool sparse; /* of a row's slots an eighth is of experts that are here: a rank of eight that has whole ones */
 
 enum { PIECE = 256 };
 /* ref, PIECE tokens at a time and side by side; `b` has so many tokens that a piece is in the same arithmetic. */
@@ -192,7 +193,7 @@ static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, wei
     moe_choice_text(gpu_moe_choice(c->dev, a), how);
     while (change + 1 < COUNT_OF(changes) && changes[change] != changed && changes[change]) change++;
     changes[change] = changed;
-    snprintf(key, sizeof key, "%d %d %s, %d, %g %d%d %zu", f, kept, how, tokens, (f64)sigma, hot, skewed,
+    snprintf(key, sizeof key, "%d %d %s, %d, %g %d%d%d %zu", f, kept, how, tokens, (f64)sigma, hot, skewed, sparse,
              changed ? change + 1 : 0);
     int at = 0;
     while (at < n && strcmp(seen[at], key)) at++;
@@ -218,13 +219,14 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
         ids[j] = (i32)(r % (u64)s->experts);
         if (hot) ids[j] = (i32)(j % k);
         if (skewed) ids[j] = j % k && r >> 40 & 7 ? (i32)(r % (u64)s->experts / 2) : 0;
-        if (n > 1 && r >> 60 == 0) ids[j] = -1;
+        if ((n > 1 && r >> 60 == 0) || (sparse && r >> 57 & 7)) ids[j] = -1;
         if (n > 1 && r >> 60 == 1) ids[j] = (i32)s->experts + (i32)(r >> 50 & 3);
         valid[j] = ids[j] < s->experts ? ids[j] : -1;
         weights[j] = (1.0f + 0.5f * synth_uniform(&c->rng)) / (f32)k;
     }
-    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k, NULL, false};
-    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k, NULL, false};
+    const i64 among = sparse ? 8 * s->experts : 0;
+    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k, NULL, false, among};
+    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k, NULL, false, among};
     if (emulated_before(c, s, &a, f, kept, sigma)) {
         check_case_end(c);
         return;
@@ -275,7 +277,7 @@ static void nan_case(check *c, const moe_shape *s, weight_format f, expert_forma
         if (j / k == 0) ids[j] = 0;
         if (j / k == 1) ids[j] = 1;
     }
-    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL, false};
+    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL, false, 0};
     a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
     c->dev->moe(c->dev, &a);
     for (i64 i = 0; i < n; i++) {
@@ -556,6 +558,23 @@ static void check_prompts(check *c) {
     skewed = false;
 }
 
+/* A rank that has an eighth of the experts: most slots are of others', rows may have none here, and kernels are chosen
+ * by the pairs to expect. */
+static void check_spread(check *c) {
+    static const moe_shape all[] = {{1, 256, 128, 8, 8},  {3, 256, 128, 8, 8},   {16, 128, 128, 8, 8},
+                                    {40, 256, 128, 8, 4}, {200, 128, 256, 8, 8}, {600, 128, 128, 4, 8}};
+    static const moe_shape real[] = {{1, 7168, 2048, 12, 8}, {4, 7168, 2048, 12, 8}, {64, 7168, 2048, 12, 8}};
+    sparse = true;
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        for (int f = WF_BF16; f < WF_COUNT; f++) {
+            if (f == WF_MXFP4_PACKED || f == WF_NVFP4_PACKED) continue; /* no view has it */
+            check_moe_moe_case(c, &all[i], (weight_format)f, true, 1.0f);
+        }
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
+        check_moe_moe_case(c, &real[i], WF_INT4_GROUP, true, 1.0f);
+    sparse = false;
+}
+
 void check_moe(check *c) {
     static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},   {5, 96, 32, 3, 2},
                                   {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},  {64, 288, 160, 2, 1}, {97, 256, 64, 4, 4},
@@ -601,4 +620,5 @@ void check_moe(check *c) {
     check_int8(c);
     check_range(c);
     check_prompts(c);
+    check_spread(c);
 }

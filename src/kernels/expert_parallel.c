@@ -21,7 +21,8 @@ static void some_rows(const ops *o, const moe_args *a, const moe_pairs *p, i64 f
                           .out = p->y,
                           .workspace = a->workspace,
                           .n = pairs,
-                          .k = 1});
+                          .k = 1,
+                          .among = a->among});
     r->reduce(o, p->y, pairs, dim, dim); /* all but one rank's, or one group's, are zeros */
     /* Always by the first rank: whose sum a row's is rounded with may not hang on its place in the batch. */
     o->sum_pairs(o, &(sum_pairs_args){.y = p->y,

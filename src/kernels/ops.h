@@ -290,6 +290,7 @@ typedef struct {
     i64 n, k;
     deferred_norm *deferred; /* of x, or NULL */
     bool prepared;           /* gate_linear has said so of this call (fused.h) */
+    i64 among; /* experts that were chosen among, of which these are some: how many pairs to expect; 0: no more */
 } moe_args;
 
 /* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */

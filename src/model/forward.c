@@ -310,7 +310,8 @@ static moe_ffn_args forward_moe_ffn_of(model *m, i64 layer, i64 n) {
                         .workspace = m->workspace,
                         .n = n,
                         .k = c->top_k,
-                        .deferred = &m->deferred},
+                        .deferred = &m->deferred,
+                        .among = spread ? c->n_experts : 0},
                 .pairs = m->pairs.most ? &m->pairs : NULL}};
 }
 

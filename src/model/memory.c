@@ -62,9 +62,9 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                               .rope = c->rope,
                               .latent = c->kv_lora,
                               .v_dim = c->v_dim};
-        const i64 pairs = min_i64(rows, pairs_most(m)) * c->top_k;
-        moe_args e = {.experts = w->experts, .n = rows, .k = c->top_k};
-        moe_args one = {.experts = w->experts, .n = pairs, .k = 1};
+        const i64 among = model_spreads_experts(m) ? c->n_experts : 0, pairs = min_i64(rows, pairs_most(m)) * c->top_k;
+        moe_args e = {.experts = w->experts, .n = rows, .k = c->top_k, .among = among};
+        moe_args one = {.experts = w->experts, .n = pairs, .k = 1, .among = among};
         u64 attn = m->o->mla_prefill_workspace(m->o, &f), moe = w->experts ? m->o->moe_workspace(m->o, &e) : 0;
         need = attn > need ? attn : need;
         need = moe > need ? moe : need;

@@ -49,12 +49,20 @@ static moe_call moe_op_call_of(const gpu_backend *b, const moe_args *a) {
                       .form = b->form};
 }
 
-static moe_choice moe_op_choose(const gpu_backend *b, const moe_args *a) {
+/* The call with as many slots a row as are of experts that are here, if all are chosen as often. */
+static moe_call usual_call_of(const gpu_backend *b, const moe_args *a) {
     moe_call c = moe_op_call_of(b, a);
+    if (a->among > c.experts) c.topk = max_i64((c.topk * c.experts + a->among / 2) / a->among, 1);
+    return c;
+}
+
+static moe_choice moe_op_choose(const gpu_backend *b, const moe_args *a) {
+    moe_call c = usual_call_of(b, a), all = moe_op_call_of(b, a);
     moe_source from;
     char key[96];
     if (b->forced) return *b->forced;
     moe_choice how = moe_choose(&c, b->tuned, &from);
+    if (!moe_allowed(&all, &how)) return moe_default(&all);
     if (from != MOE_MISSED) return how;
     snprintf(key, sizeof key, "tuned %d %lld %lld %lld %lld", (int)c.format, (long long)c.dim, (long long)c.inter,
              (long long)c.experts, (long long)c.topk);
@@ -76,7 +84,7 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     moe_space s;
     moe_call c = moe_op_call_of(gpu_of(o), a);
     moe_args decode = *a;
-    i64 many_from = ceil_div(GROUPED_MEAN * c.experts, a->k);
+    i64 many_from = ceil_div(GROUPED_MEAN * c.experts, usual_call_of(gpu_of(o), a).topk);
     if (c.format != MOE_OTHER) decode.n = min_i64(a->n, max_i64(DECODE_INT4_TOKENS, many_from));
     if (!moe_can(&c, MOE_DECODE) && !moe_can(&c, MOE_GROUPED)) decode.n = a->n;
     u64 all = moe_layout(&decode, &nowhere, &s), large = c.format != MOE_OTHER ? gpu_grouped_workspace(a) : 0,
