@@ -366,6 +366,11 @@ status profile_forecast(const forecast_options *o, engine_options *eo, err *e) {
            "ends is followed by another, whose prompt holds up the others.\nThe threads of %lld ranks take %.0f us a "
            "step on this host, beside the GPUs.\n",
            (long long)(o->ranks * o->stages), (long long)o->ranks, host * 1e6);
+    if (eo->ep > 1)
+        printf(
+            "Experts in %lld groups: this rank's has an average share of the rows; a step waits for the one that has "
+            "most.\n",
+            (long long)eo->ep);
     if (o->stages > 1)
         printf(
             "%lld stages of these: a batch of as many answers is under way in each. Rows of %.0f Gb/s a GPU and %.0f "

@@ -27,6 +27,8 @@ static int open_regular(const char *path, struct stat *sb, status *st, err *e) {
     return -1;
 }
 
+static i64 modified_ns(const struct stat *sb) { return sb->st_mtim.tv_sec * 1000000000 + sb->st_mtim.tv_nsec; }
+
 status file_map_open(file_map *m, const char *path, err *e) {
     memset(m, 0, sizeof *m);
     struct stat sb;
@@ -38,10 +40,18 @@ status file_map_open(file_map *m, const char *path, err *e) {
         if (p == MAP_FAILED)
             st = err_set(e, ST_IO, "%s: cannot map %lld bytes: %s", path, (long long)sb.st_size, strerror(errno));
         else
-            *m = (file_map){.data = p, .size = (u64)sb.st_size, .fd = fd};
+            *m = (file_map){.data = p, .size = (u64)sb.st_size, .fd = fd, .modified_ns = modified_ns(&sb)};
     }
     if (!m->data) close(fd);
     return st;
+}
+
+status file_map_unchanged(const file_map *m, err *e) {
+    struct stat sb;
+    if (!m->data) return ST_OK;
+    if (fstat(m->fd, &sb)) return err_set(e, ST_IO, "cannot be looked at: %s", strerror(errno));
+    if ((u64)sb.st_size == m->size && modified_ns(&sb) == m->modified_ns) return ST_OK;
+    return err_set(e, ST_IO, "has changed since it was opened");
 }
 
 void file_map_close(file_map *m) {

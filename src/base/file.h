@@ -8,7 +8,8 @@
 typedef struct {
     const u8 *data;
     u64 size;
-    int fd; /* of the mapped file, while data is there */
+    int fd;          /* of the mapped file, while data is there */
+    i64 modified_ns; /* when the file was last written before it was opened */
 } file_map;
 
 /* Maps `path`. Anything but a regular file (a folder, a pipe, a device) is an error. */
@@ -18,6 +19,8 @@ void file_map_close(file_map *m);
  * since, is ST_IO with the offset (the file's name is the caller's to add), where the mapping would be a signal. Any
  * thread. */
 status file_map_read(const file_map *m, u64 at, u64 n, void *to, err *e);
+/* ST_IO: the file has been written, or has another size, since it was opened (the name is the caller's to add). */
+status file_map_unchanged(const file_map *m, err *e);
 /* From here on file_map_read() fetches what it is asked for and nothing behind it. */
 void file_map_read_exactly(const file_map *m);
 

@@ -144,6 +144,14 @@ void checkpoint_close(checkpoint *c) {
     free(c);
 }
 
+status checkpoint_unchanged(const checkpoint *c, err *e) {
+    for (int i = 0; i < c->index.n_shards; i++) {
+        const status st = file_map_unchanged(&c->shards[i].map, e);
+        if (st != ST_OK) return err_prefix(e, "%s", c->index.shards[i]);
+    }
+    return ST_OK;
+}
+
 const tensor_info *checkpoint_find(const checkpoint *c, const char *name) {
     i64 i = names_find(&c->names, name);
     return i < 0 ? NULL : &c->tensors[i];

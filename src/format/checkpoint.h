@@ -19,6 +19,8 @@ typedef struct checkpoint checkpoint;
 
 /* Opens the folder. On failure *out is NULL and *e names the file and tensor. End with checkpoint_close(). */
 status checkpoint_open(checkpoint **out, const char *dir, err *e);
+/* ST_IO names a shard that has been written since the checkpoint was opened. */
+status checkpoint_unchanged(const checkpoint *c, err *e);
 void checkpoint_close(checkpoint *c);
 
 const tensor_info *checkpoint_find(const checkpoint *c, const char *name); /* NULL when there is none */

@@ -273,8 +273,8 @@ static status find_view(const binder *b, const char *base, weight_view *v, view_
     if (m->at % unit || (m->n % unit && m->at + m->n < all))
         return err_set(b->e, ST_UNSUPPORTED,
                        "%s: %lld ranks would hold %lld %s each, which cuts the %lld that share a scale or a word in %s",
-                       base, (long long)b->c->ranks, (long long)m->n, rows ? "rows" : "columns", (long long)unit,
-                       weight_format_name(v->format));
+                       base, (long long)(all % m->n ? b->c->ranks : all / m->n), (long long)m->n,
+                       rows ? "rows" : "columns", (long long)unit, weight_format_name(v->format));
     *v = rows ? weight_rows(v, m->at, m->n) : weight_cols(v, m->at, m->n, NULL);
     return ST_OK;
 }
@@ -325,8 +325,8 @@ typedef struct {
     weight_view *views;
     view_source *from; /* [n_views] of both */
     bool keeps_cols;   /* columns are kept as they are cut, and not only until they are copied or converted */
-    /* Of experts that other groups have, too, for a backend that copies: those of all, which ranks read together, the
-     * number among them of each of `from`, and how many have passed. NULL: these are all. */
+    /* Of experts that other groups have, too: those of all, which ranks that copy read together, the number among them
+     * of each of `from`, and how many have passed. NULL: these are all. */
     view_source *all; /* [n_all] */
     i64 *place;       /* [n_views] */
     i64 n_all, passed;
@@ -523,7 +523,8 @@ static status expert_view(const binder *b, int layer, i64 expert, int part, cons
     return ST_OK;
 }
 
-/* The experts of this rank's group; those of all groups, for ranks that read them together. */
+/* The experts of this rank's group, then those of all groups: they are all in one format, since any may come here, and
+ * ranks that copy read them together. */
 static status expert_views(found_weight *f, int layer, i64 held) {
     const binder *b = f->b;
     const i32 *own = b->c->ep > 1 ? expert_placement_of(b->c->placement, layer, model_expert_group(b->c)) : NULL;
@@ -541,7 +542,7 @@ static status expert_views(found_weight *f, int layer, i64 held) {
 
 status bind_experts(binder *b, op_weight **out, int layer) {
     const model_config *c = b->c;
-    const bool spread = c->ep > 1, together = spread && b->ck && !b->o->keeps_views;
+    const bool spread = c->ep > 1, together = spread && b->ck;
     const i64 held = spread ? c->placement->held : c->n_experts;
     const u64 n = (u64)held * 3, n_all = together ? (u64)c->n_experts * 3 : 0;
     found_weight f = {.b = b, .views = calloc(n, sizeof *f.views), .from = calloc(n, sizeof *f.from)};
@@ -584,7 +585,9 @@ status bind_expert_again(const model_config *c, const checkpoint *ck, const ops 
     }
     const weight_desc d = {.kind = WK_EXPERTS, .views = views, .n_views = PARTS, .experts = c->experts};
     if (st == ST_OK) st = o->experts_replace(o, experts, PARTS * slot, &d, e);
-    if (st == ST_OK && o->keeps_views) {
+    bool reads = false;
+    for (int i = 0; i < PARTS; i++) reads = reads || stays(&f, WK_EXPERTS, i);
+    if (st == ST_OK && reads) {
         free(*kept);
         *kept = cut, cut = NULL;
     }

@@ -163,26 +163,53 @@ static f64 most_with_copy(const layer_places *y, i32 a, i32 z, i64 g) {
     return most;
 }
 
-static placement_step best_step(const layer_places *y, i64 full) {
+/* Of a group's experts, the one with most rows a copy; of those that others have too, the one with fewest. -1: none. */
+static i64 most_wanted(const layer_places *y, i64 group) {
+    i64 best = 0;
+    for (i64 i = 1; i < y->p->held; i++)
+        if (each(y, *group_slot(y, group, i)) > each(y, *group_slot(y, group, best))) best = i;
+    return best;
+}
+static i64 least_wanted_copy(const layer_places *y, i64 group) {
+    i64 best = -1;
+    for (i64 i = 0; i < y->p->held; i++) {
+        const i32 x = *group_slot(y, group, i);
+        if (y->copies[x] > 1 && (best < 0 || each(y, x) < each(y, *group_slot(y, group, best)))) best = i;
+    }
+    return best;
+}
+
+static void try_copy(const layer_places *y, i64 full, placement_step *best) {
+    const i64 from = most_wanted(y, full);
+    const i32 a = *group_slot(y, full, from);
+    for (i64 g = 0; g < y->p->groups; g++) {
+        const i64 to = g == full || group_has(y, g, a) ? -1 : least_wanted_copy(y, g);
+        if (to < 0) continue;
+        const f64 most = most_with_copy(y, a, *group_slot(y, g, to), g);
+        if (most < best->most) *best = (placement_step){most, from, g, to, true};
+    }
+}
+
+static void try_exchanges(const layer_places *y, i64 full, i64 g, placement_step *best) {
     const i64 held = y->p->held;
-    placement_step best = {.most = y->load[full]};
     for (i64 from = 0; from < held; from++) {
         const i32 a = *group_slot(y, full, from);
-        for (i64 g = 0; g < y->p->groups; g++) {
-            if (g == full || group_has(y, g, a)) continue;
-            for (i64 to = 0; to < held; to++) {
-                const i32 b = *group_slot(y, g, to);
-                const f64 more = each(y, a) - each(y, b);
-                if (y->copies[b] > 1) {
-                    const f64 most = most_with_copy(y, a, b, g);
-                    if (most < best.most) best = (placement_step){most, from, g, to, true};
-                }
-                if (group_has(y, full, b) || more <= 0) continue;
-                const f64 ours = y->load[full] - more, theirs = y->load[g] + more, most = ours > theirs ? ours : theirs;
-                if (most < best.most) best = (placement_step){most, from, g, to, false};
-            }
+        if (group_has(y, g, a)) continue;
+        for (i64 to = 0; to < held; to++) {
+            const i32 b = *group_slot(y, g, to);
+            const f64 more = each(y, a) - each(y, b), ours = y->load[full] - more, theirs = y->load[g] + more;
+            const f64 most = ours > theirs ? ours : theirs;
+            if (more > 0 && most < best->most && !group_has(y, full, b))
+                *best = (placement_step){most, from, g, to, false};
         }
     }
+}
+
+static placement_step best_step(const layer_places *y, i64 full) {
+    placement_step best = {.most = y->load[full]};
+    try_copy(y, full, &best);
+    for (i64 g = 0; g < y->p->groups; g++)
+        if (g != full) try_exchanges(y, full, g, &best);
     return best;
 }
 

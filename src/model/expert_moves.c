@@ -84,8 +84,9 @@ status model_move_experts(model *m, i64 layer, err *e) {
     if (own < c->n_dense || own >= c->n_layers) return ST_OK;
     const i32 *to = expert_placement_of(&m->wanted, layer, group),
               *now = expert_placement_of(&m->placement, layer, group);
-    status st = ST_OK;
-    for (i64 s = 0; st == ST_OK && m->ck && s < held; s++)
+    const bool comes = m->ck && memcmp(to, now, (size_t)held * sizeof *to) != 0;
+    status st = comes ? checkpoint_unchanged(m->ck, e) : ST_OK;
+    for (i64 s = 0; st == ST_OK && comes && s < held; s++)
         if (to[s] != now[s])
             st = bind_expert_again(c, m->ck, m->o, m->w.layers[own].experts, (int)layer, s, to[s],
                                    &m->moved_cuts[(own - c->n_dense) * held + s], e);

@@ -94,6 +94,11 @@ static status bad_row(const char *what, const char *key, i64 layer, const char *
     return err_set(e, ST_INPUT, "%s: \"%s\" of layer %lld: %s", what, key, (long long)layer, why);
 }
 
+static status check_layers(const json_t *rows, const char *what, const char *key, i64 layers, err *e) {
+    if (json_is_array(rows) && (i64)json_array_size(rows) == layers) return ST_OK;
+    return err_set(e, ST_INPUT, "%s: \"%s\" is no list of %lld layers", what, key, (long long)layers);
+}
+
 /* n whole numbers from 0 to most. */
 static status read_row(const json_t *row, const char *what, const char *key, i64 layer, i64 n, i64 most, i64 *out,
                        err *e) {
@@ -116,7 +121,8 @@ static status read_row(const json_t *row, const char *what, const char *key, i64
 static status parse_slots(expert_placement *p, const json_t *rows, const char *what, const char *key, err *e) {
     const i64 n = p->groups * p->held;
     i64 *row = malloc((u64)(n + p->experts) * sizeof *row), *seen = row + n;
-    status st = row ? ST_OK : err_nomem(e, "the experts' places", (u64)n * sizeof *row);
+    status st =
+        row ? check_layers(rows, what, key, p->layers, e) : err_nomem(e, "the experts' places", (u64)n * sizeof *row);
     for (i64 l = 0; st == ST_OK && l < p->layers; l++) {
         st = read_row(json_array_get(rows, (size_t)l), what, key, l, n, p->experts - 1, row, e);
         if (st != ST_OK) break;
@@ -144,6 +150,7 @@ static status parse_counts(expert_placement *p, const json_t *rows, const char *
     status st = sum ? ST_OK : err_nomem(e, "experts' counts", bytes);
     for (i64 t = 0; st == ST_OK && t < tables; t++) {
         const json_t *table = several ? json_array_get(rows, (size_t)t) : rows;
+        st = check_layers(table, what, key, p->layers, e);
         for (i64 l = 0; st == ST_OK && l < p->layers; l++) {
             st = read_row(json_array_get(table, (size_t)l), what, key, l, p->experts, (i64)1 << 40, row, e);
             for (i64 x = 0; st == ST_OK && x < p->experts; x++) sum[l * p->experts + x] += row[x];
@@ -161,6 +168,10 @@ status expert_placement_parse(expert_placement *p, const char *json, size_t len,
     if (!o) return ST_INPUT;
     const char *key = "physical_to_logical_map", *counts = "logical_count";
     const json_t *slots = json_object_get(o, key), *count = json_object_get(o, counts);
+    if (slots && count) {
+        json_decref(o);
+        return err_set(e, ST_INPUT, "%s has both \"%s\" and \"%s\"", what, key, counts);
+    }
     status st = slots || count ? placement_open(p, layers, experts, groups, redundant, e)
                                : err_set(e, ST_INPUT, "%s has neither \"%s\" nor \"%s\"", what, key, counts);
     if (st == ST_OK) st = slots ? parse_slots(p, slots, what, key, e) : parse_counts(p, count, what, counts, e);

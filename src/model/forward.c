@@ -252,7 +252,9 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     deferred_norm *deferred = is_dense(m, layer) || looked_at ? NULL : &m->deferred;
     if (m->lim.kv.by_sequence) {
         attend_apart(m, w, kv, b, n_abs);
-        return fused_reduce_norm(m->o, &norm, c->hidden, deferred);
+        fused_reduce_norm(m->o, &norm, c->hidden, deferred);
+        if (looked_at) m->deferred.parts = 0;
+        return;
     }
     project(m, w, kv, 0, b->n, n_abs);
     if (m->branched) model_copy_rows(m, kv, 1);

@@ -289,8 +289,8 @@ void model_close(model *m) {
     free(m->steps);
     free(m->part_spans);
     free(m->part_outs);
-    model_close_placement(m);
     model_weights_free(&m->w);
+    model_close_placement(m);
     device_pool_free(&m->mem);
     for (int i = 0; i < MODEL_REPLIES; i++) m->mem.dev->readback_close(m->mem.dev, m->readbacks[i]);
     free(m->tables_host.drawn);

@@ -33,6 +33,7 @@ static status check_device_options(const engine_options *o, const char *name, bo
     if (o->ep < 2 && (o->ep_redundant || o->ep_placement))
         return err_set(e, ST_INPUT, "%s is for --ep",
                        o->ep_placement ? "--init-expert-location" : "--ep-num-redundant-experts");
+    if (o->eplb_steps && o->step) return err_set(e, ST_INPUT, "--enable-eplb does not go with --simulate-step");
     if (o->eplb_steps && o->ep < 2) return err_set(e, ST_INPUT, "--enable-eplb is for --ep");
     if (o->ep > 1 && ranks_meant(o) % o->ep)
         return err_set(e, ST_INPUT, "--ep %lld with --tp%s %lld: the ranks cannot be divided so", (long long)o->ep,

@@ -4,9 +4,10 @@
 #include "runtime/ranks.h"
 
 typedef struct {
-    i64 every; /* steps; 0: experts stay */
-    i64 steps; /* since the last plan */
-    i64 layer; /* whose experts move next; -1: none are to */
+    i64 every;   /* steps; 0: experts stay */
+    i64 steps;   /* since the last plan */
+    i64 counted; /* steps that the last plan looks back on: b->every, or more where moves took longer */
+    i64 layer;   /* whose experts move next; -1: none are to */
     i64 layers;
     f64 started;
     expert_moves plan;     /* the last; shares are sums over its layers */

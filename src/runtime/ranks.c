@@ -127,6 +127,7 @@ static status start_threads(ranks *r, i64 from, i64 to, err *e) {
     }
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);                     /* of a checkpoint that was cut: who reads it dies with a word */
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
     int failed = 0;
     i64 i = from;

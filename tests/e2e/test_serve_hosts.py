@@ -117,7 +117,7 @@ def test_experts_move():
     moved = [s.metric("moonlet:experts_moved_total") for s in servers]
     assert [s.stop() for s in servers] == [0, 0, 0]
     assert one == several == staged
-    assert moved[0] == 0 < moved[1]
+    assert moved[0] == 0 < min(moved[1:])
 
 
 # ---- faults ----

@@ -81,8 +81,9 @@ def test_where_experts_lie(tmp_path):
     bad.write_text(json.dumps({"physical_to_logical_map": layers[:5]}))
     flags = ["--tp", "2", "--ep", "2", "--deterministic", "--init-expert-location"]
     servers = [Server(*flags, name) for name in ("trivial", str(places), str(counts))]
-    one, *others = (answers(s) for s in servers)
-    assert [s.stop() for s in servers] == [0, 0, 0]
-    assert all(o == one for o in others)
+    servers += [Server(*flags[:4], *more) for more in ([], flags[5:] + [str(places)])]  # bits follow the placement
+    one, *others, plain, placed = (answers(s) for s in servers)
+    assert [s.stop() for s in servers] == [0] * 5
+    assert all(o == one for o in others) and plain != placed
     r = subprocess.run([MOONLET, "serve", "--port", "0", *flags, str(bad)], capture_output=True, text=True)
-    assert r.returncode == 1 and 'bad.json: "physical_to_logical_map" of layer 5 is no list' in r.stderr
+    assert r.returncode == 1 and 'bad.json: "physical_to_logical_map" is no list of 6 layers' in r.stderr

@@ -524,7 +524,7 @@ static void experts_spread(const char *dir, const random_model *m, i64 tp, i64 e
 
 /* Experts that move between steps, which are recorded, in every way in which a GPU keeps them: no bit changes. */
 static void experts_move(const random_model *like, weight_format f) {
-    enum { STEPS = 20 };
+    enum { STEPS = 10 };
     random_model m = *like;
     char dir[64];
     err e = {0};
@@ -541,7 +541,8 @@ static void experts_move(const random_model *like, weight_format f) {
                                   .tp = 2,
                                   .ep = 2,
                                   .ep_redundant = 4,
-                                  .eplb_steps = moves ? 4 : 0,
+                                  .dp_attention = f == WF_INT4_GROUP,
+                                  .eplb_steps = moves ? 3 : 0,
                                   .deterministic = true};
         table t = {rows[moves] = calloc((size_t)(STEPS * m.vocab), sizeof(f32)), m.vocab};
         if (engine_open(&g, &o, &e) != ST_OK || seq_open(&s, g, &e) != ST_OK) fail_msg("%s", e.text);

@@ -15,7 +15,8 @@ typedef struct {
     i64 vocab, hidden, layers, dense, heads, q_lora, kv_lora, nope, rope, v, inter, expert_inter, experts, top_k,
         shared, context;
     weight_format attn, mlp, expert[2], embed, router; /* expert[l % 2] is that of layer l */
-    bool tie, norm_f32, equal_logits;                  /* equal_logits: router weights and biases are zero */
+    i64 mixed_from; /* this expert and those behind it are INT4, which nothing reads beside others; 0: none is */
+    bool tie, norm_f32, equal_logits; /* equal_logits: router weights and biases are zero */
 } random_model;
 
 typedef struct {
@@ -185,7 +186,8 @@ static void random_layer(random_writer *w, const random_model *m, i64 l) {
     if (m->shared) random_mlp(w, m->mlp, m->shared * m->expert_inter, m->hidden, x);
     for (i64 e = 0; e < m->experts; e++) {
         snprintf(x, sizeof x, "%smlp.experts.%lld.", p, (long long)e);
-        random_mlp(w, m->expert[l % 2], m->expert_inter, m->hidden, x);
+        const bool odd = m->mixed_from && e >= m->mixed_from;
+        random_mlp(w, odd ? WF_INT4_GROUP : m->expert[l % 2], m->expert_inter, m->hidden, x);
     }
 }
 

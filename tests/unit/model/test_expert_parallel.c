@@ -188,6 +188,54 @@ static void refused(engine_options o, const char *text) {
     random_model_remove(dir);
 }
 
+/* Every rank has experts of one format, but not the same one: any may have to hold any expert. */
+static void experts_of_two_formats(void **state) {
+    (void)state;
+    random_model m = models[0];
+    m.mixed_from = 4;
+    for (int way = 0; way < 4; way++) {
+        engine *g;
+        char dir[64];
+        err e = {0};
+        assert_true(random_model_write(&m, 3, dir, NULL));
+        const engine_options o = {
+            .model_dir = dir, .device = way % 2 ? "cpu" : "ref", .tp = 2, .ep = way / 2 * 2, .eplb_steps = way / 2 * 3};
+        status st = engine_open(&g, &o, &e);
+        if (st == ST_OK || !strstr(e.text, "the layer's first expert as")) fail_msg("\"%s\"", e.text);
+        assert_null(g);
+        random_model_remove(dir);
+    }
+}
+
+/* Who reads experts while others are written would answer from both. */
+static void a_checkpoint_that_changes(void **state) {
+    (void)state;
+    const random_model *m = &models[0];
+    char dir[64], path[96];
+    engine *g;
+    seq *s;
+    err e = {0};
+    i32 ids[2] = {1, 2};
+    assert_true(random_model_write(m, 59, dir, NULL));
+    const engine_options o = {.model_dir = dir, .tp = 2, .ep = 2, .threads = 2, .eplb_steps = 5};
+    if (engine_open(&g, &o, &e) != ST_OK || seq_open(&s, g, &e) != ST_OK) fail_msg("%s", e.text);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    assert_int_equal(fputc(0, f), 0);
+    assert_int_equal(fclose(f), 0);
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < 30; i++) {
+        seq_truncate(s, 0);
+        st = seq_run(s, ids, 2, true, LOGITS_NONE, NULL, NULL, &e);
+    }
+    if (st != ST_IO || !strstr(e.text, "model.safetensors: has changed since it was opened")) fail_msg("%s", e.text);
+    seq_close(s);
+    engine_close(g);
+    random_model_remove(dir);
+}
+
 static void what_is_refused(void **state) {
     (void)state;
     refused((engine_options){.ep = 2}, "--ep 2 with --tp 1: the ranks cannot be divided so");
@@ -207,6 +255,8 @@ int main(void) {
         cmocka_unit_test(the_same_bits_wherever_they_are),
         cmocka_unit_test(the_same_bits_from_copies),
         cmocka_unit_test(the_same_bits_while_they_move),
+        cmocka_unit_test(experts_of_two_formats),
+        cmocka_unit_test(a_checkpoint_that_changes),
         cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
