@@ -1,7 +1,8 @@
 /* device/comm_nccl.h: exchanges of ranks on GPUs by NVIDIA's NCCL, for GPUs that do not reach each other's memory, and
  * to see whether our own exchanges are at fault.
  *
- * Other than comm.h promises, sums are rounded on the way as NCCL likes, in an order of its own. A rank that does not
+ * Other than comm.h promises, sums are rounded on the way as NCCL likes, in an order of its own (tensor_parallel.h has
+ * others). A rank that does not
  * come is noticed by a thread of the group, which looks how long each rank's host waits, and ends NCCL's kernels. */
 #ifndef DEVICE_COMM_NCCL_H
 #define DEVICE_COMM_NCCL_H

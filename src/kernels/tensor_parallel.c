@@ -2,10 +2,40 @@
 
 static tensor_parallel *split_of(const ops *o) { return o->ranks->state; }
 
+/* out [n]: the sum of p->ordered.parts [ranks, n], which sum_pairs() takes for the pairs of one row. */
+static void add_in_order(const ops *o, const tensor_parallel *p, void *out, i64 n) {
+    o->sum_pairs(
+        o, &(sum_pairs_args){
+               .y = p->ordered.parts, .weights = p->ordered.ones, .out = out, .n = 1, .k = p->c->ranks, .dim = n});
+}
+
+/* n values, at most p->ordered.values: each rank gets a part of all ranks' and sums it, then all get all parts; or,
+ * where they are not for equal parts, all ranks' values. */
+static i64 sum_some_in_order(const ops *o, const tensor_parallel *p, u8 *x, i64 n) {
+    comm *c = p->c;
+    const u64 size = dtype_size(o->act);
+    i64 counts[COMM_RANKS_MAX];
+    if (n % c->ranks) {
+        n = min_i64(n, p->ordered.values / c->ranks);
+        c->all_gather(c, x, p->ordered.parts, (u64)n * size);
+        return add_in_order(o, p, x, n), n;
+    }
+    for (i64 r = 0; r < c->ranks; r++) counts[r] = n / c->ranks;
+    c->all_to_all(c, x, counts, p->ordered.parts, counts, size);
+    add_in_order(o, p, p->ordered.sum, counts[0]);
+    return c->all_gather(c, p->ordered.sum, x, (u64)counts[0] * size), n;
+}
+
+static void sum_values(const ops *o, void *x, i64 n) {
+    const tensor_parallel *p = split_of(o);
+    if (!p->ordered.values) return p->c->all_reduce(p->c, x, n, o->act);
+    for (i64 at = 0; at < n;)
+        at += sum_some_in_order(o, p, (u8 *)x + (u64)at * dtype_size(o->act), min_i64(n - at, p->ordered.values));
+}
+
 static void sum_rows(const ops *o, void *x, i64 n, i64 dim, i64 stride) {
-    comm *c = split_of(o)->c;
-    if (stride == dim) return c->all_reduce(c, x, n * dim, o->act);
-    for (i64 i = 0; i < n; i++) c->all_reduce(c, (u8 *)x + (u64)(i * stride) * dtype_size(o->act), dim, o->act);
+    if (stride == dim) return sum_values(o, x, n * dim);
+    for (i64 i = 0; i < n; i++) sum_values(o, (u8 *)x + (u64)(i * stride) * dtype_size(o->act), dim);
 }
 
 static void sum_embeddings(const ops *o, void *x, i64 n, i64 dim) { sum_rows(o, x, n, dim, dim); }

@@ -9,10 +9,19 @@
 #include "device/comm.h"
 #include "kernels/fused.h"
 
+/* Memory of a rank's device with which sums are in the order of the ranks where its comm's are not: --deterministic by
+ * NCCL. A value's sum hangs on nothing else then. */
+typedef struct {
+    void *parts, *sum; /* [values], [values / ranks] of o->act */
+    const f32 *ones;   /* [ranks] */
+    i64 values;        /* a multiple of 8 ranks */
+} ordered_sums;
+
 typedef void (*reduce_norm_fn)(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred);
 typedef struct {
     comm *c;                             /* moves the data */
     reduce_norm_fn reduce_norm;          /* NULL: the sum, then the norm */
+    ordered_sums ordered;                /* values 0: the comm's own sums */
     i64 kv_ranks;                        /* that divide the KV cache; of a slice more than c has */
     i64 vocab_first[COMM_RANKS_MAX + 1]; /* where each rank's share of the vocabulary begins; the last: where it ends */
 } tensor_parallel;

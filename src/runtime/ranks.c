@@ -274,6 +274,36 @@ static status connect_link(ranks *r, i64 stage, err *e) {
     return st;
 }
 
+enum { ORDERED_VALUES = 1 << 22 };
+
+/* NCCL's sums of more than two have an order that hangs on how many values there are, and where. */
+static status open_ordered_sums(const ranks *r, rank *k, err *e) {
+    device *dev = k->backend.device;
+    ordered_sums *s = &k->split.ordered;
+    const u64 size = dtype_size(k->backend.ops.act);
+    f32 ones[COMM_RANKS_MAX];
+    void *at = NULL;
+    if (!r->ordered || !k->backend.gpu || !k->data || k->data->peer || r->tp <= 2) return ST_OK;
+    const i64 values = ORDERED_VALUES / (8 * r->tp) * (8 * r->tp);
+    for (i64 i = 0; i < r->tp; i++) ones[i] = 1;
+    status st = dev->alloc(dev, &s->parts, (u64)values * size, "sums in order", e);
+    if (st == ST_OK) st = dev->alloc(dev, &s->sum, (u64)(values / r->tp) * size, "sums in order", e);
+    if (st == ST_OK) st = dev->alloc(dev, &at, sizeof ones, "sums in order", e);
+    s->ones = at;
+    if (st != ST_OK) return st;
+    dev->write(dev, at, ones, sizeof ones);
+    s->values = values;
+    return dev->finish(dev, e);
+}
+
+static void close_ordered_sums(rank *k) {
+    device *dev = k->backend.device;
+    void *const all[] = {k->split.ordered.parts, k->split.ordered.sum, (void *)(uintptr_t)k->split.ordered.ones};
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        if (all[i]) dev->release(dev, all[i]);
+    k->split.ordered = (ordered_sums){0};
+}
+
 static void set_seams(ranks *r, rank *k) {
     if (r->pp > 1) k->backend.ops.pipeline = &k->links;
     if (!k->data) return;
@@ -298,7 +328,10 @@ status ranks_connect(ranks *r, err *e) {
     for (i64 s = 0; st == ST_OK && (on_gpus || r->pp > 1) && (r->tp > 1 || r->pp == 1) && s < r->pp; s++)
         st = connect_stage(r, s, e);
     for (i64 s = 0; st == ST_OK && s + 1 < r->pp; s++) st = connect_link(r, s, e);
-    for (i64 i = 0; st == ST_OK && i < r->held; i++) set_seams(r, &r->of[i]);
+    for (i64 i = 0; st == ST_OK && i < r->held; i++) {
+        set_seams(r, &r->of[i]);
+        st = open_ordered_sums(r, &r->of[i], e);
+    }
     return st;
 }
 
@@ -387,6 +420,7 @@ static status close_rank(rank *k, void *ud, err *e) {
     comm *const ends[] = {k->data != k->comm ? k->data : NULL, k->links.before, k->links.behind};
     for (size_t i = 0; i < COUNT_OF(ends); i++)
         if (ends[i]) ends[i]->close(ends[i]);
+    close_ordered_sums(k);
     backend_close(&k->backend);
     k->vision = NULL;
     k->draft = NULL;

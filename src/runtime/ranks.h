@@ -71,9 +71,10 @@ typedef struct ranks {
     media_share media[COMM_RANKS_MAX];   /* [tp], of the pass under way, which the first stage's ranks make */
     int threads_each;                    /* of the host, for each rank's arithmetic; 0: all */
     f64 deadline_s;
-    f64 spin_s; /* how long a thread that waits for work does not sleep; ranks_connect() says it */
-    bool nccl;  /* GPUs exchange by it alone; for ranks_connect() */
-    bool bound; /* each to its node */
+    f64 spin_s;   /* how long a thread that waits for work does not sleep; ranks_connect() says it */
+    bool nccl;    /* GPUs exchange by it alone; for ranks_connect() */
+    bool ordered; /* sums hang on nothing but the values and the ranks' order (--deterministic); the same */
+    bool bound;   /* each to its node */
     rank_threads *threads;
 } ranks;
 

@@ -3,7 +3,8 @@
  * step's replay.
  *
  * FAKE_NCCL is "async": an exchange has failed; "start": it does not start; "slow": it starts after a second;
- * "stuck": it does not connect; "fail N": the Nth exchange of rank 1 fails. */
+ * "stuck": it does not connect; "fail N": the Nth exchange of rank 1 fails; "ring": sums begin with another rank in
+ * each part of the values and are rounded from rank to rank. */
 extern "C" {
 #include "device/nccl_symbols.h"
 }
@@ -124,10 +125,17 @@ void run_one(group &g, int rank, const batch &own, size_t i, std::vector<char> *
     };
     if (o.what == ALL_REDUCE || o.what == REDUCE_SCATTER) {
         const size_t at = o.what == REDUCE_SCATTER ? (size_t)rank * o.n : 0;
+        const bool ring = word("ring");
         kept->resize(o.n * size);
         for (size_t k = 0; k < o.n; k++) {
-            float sum = value_at(peer(0).from, at + k, o.type);
-            for (int r = 1; r < g.ranks; r++) sum += value_at(peer(r).from, at + k, o.type);
+            const int first = ring ? (int)(k * (size_t)g.ranks / o.n) : 0;
+            float sum = value_at(peer(first).from, at + k, o.type);
+            for (int r = 1; r < g.ranks; r++) {
+                sum += value_at(peer((first + r) % g.ranks).from, at + k, o.type);
+                if (!ring) continue;
+                put(kept->data(), k, sum, o.type); /* rounded from rank to rank */
+                sum = value_at(kept->data(), k, o.type);
+            }
             put(kept->data(), k, sum, o.type);
         }
     } else if (o.what == ALL_GATHER) {
