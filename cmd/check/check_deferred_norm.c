@@ -158,7 +158,7 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
                               .deferred = &r.deferred},
                      first_ref = {.linear = {o.ref, in.f, r.add.f, n, COLS, hidden, DT_F32},
                                   .norm = deferred_norm_of(&r, norm.ref, false, n, hidden)};
-    moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.deferred, false},
+    moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.deferred, false, 0},
                        .norm = first.norm,
                        .deferred = &r.deferred},
                   b = {.moe = {w.ref, r.h.f, ids, weights, NULL, d.f, NULL, n, K, NULL, false, 0},

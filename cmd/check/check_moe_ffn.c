@@ -94,10 +94,11 @@ static moe_ffn_args moe_ffn_of(const shape *s, layer *l, bool dev, bool deferred
              .n = s->n,
              .x_stride = s->hidden,
              .deferred = in},
-        .gate = {l->scores, weight_of(&l->bias, dev), l->ids, l->weights, s->n, s->experts, s->k, s->n != 2, 2.5f},
+        .gate = {l->scores, weight_of(&l->bias, dev), l->ids, l->weights, s->n, s->experts, s->k, s->n != 2, 2.5f, NULL,
+                 NULL, NULL},
         .down = {weight_of(&l->down, dev), of(&l->inter, dev), of(&l->shared, dev), s->n, s->shared, s->hidden, act},
         .moe = {.moe = {weight_of(&l->experts, dev), of(&l->h, dev), l->ids, l->weights,
-                        s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in, false},
+                        s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in, false, 0},
                 .norm = ffn_norm_of(s, l, dev),
                 .deferred = deferred ? in : NULL}};
 }
