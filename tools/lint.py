@@ -41,7 +41,8 @@ SERVER_FOLDERS = {
     "http": set(),
     "request": {"http"},
     "reply": {"http", "request"},
-    "status": {"http", "request", "reply"},
+    "kv": {"http", "request", "reply"},
+    "status": {"http", "request", "reply", "kv"},
 }
 # folder of cmd -> folders whose headers it may include; what lies in cmd itself may include all
 CMD_FOLDERS = {
@@ -129,7 +130,7 @@ def check_server(path, text):
         allowed = SERVER_FOLDERS[parts[0]] | {parts[0]} if len(parts) > 1 else set(SERVER_FOLDERS)
         if len(other) > 1 and other[0] not in allowed:
             problems.append(f"{path.relative_to(ROOT)}: server/{parts[0]} may not include {target}")
-        if len(other) == 1 and len(parts) > 1 and (path.suffix == ".h" or parts[0] != "status"):
+        if len(other) == 1 and len(parts) > 1 and (path.suffix == ".h" or parts[0] not in ("status", "kv")):
             problems.append(f"{path.relative_to(ROOT)}: server/{parts[0]} may not include {target}")
 
 

@@ -69,6 +69,8 @@ const opt_elsewhere serve_elsewhere[] = {
     {"enable-hierarchical-cache", ELSEWHERE_REFUSED, false, NULL, ONE_POOL},
     {"swap-space", ELSEWHERE_NOTHING, true, "0", "nothing is swapped"},
     {"swap-space", ELSEWHERE_REFUSED, true, NULL, ONE_POOL},
-    {"disaggregation-*", ELSEWHERE_REFUSED, true, NULL, "prompts and answers share an engine: leave it out"},
+    OPT_SAME("disaggregation-mode", "role"),
+    {"disaggregation-*", ELSEWHERE_REFUSED, true, NULL,
+     "KV pages go over HTTP: --role decode is told where prompts are computed, --prefill-url URL"},
 };
 const size_t n_serve_elsewhere = COUNT_OF(serve_elsewhere);

@@ -9,8 +9,8 @@ typedef struct {
     model_opts m;
     server_options s;
     speculative_opts draft;
-    const char *calls, *reasoning, *policy, *space, *order;
-    opt_list origins, hosts, remote_hosts, words;
+    const char *role, *calls, *reasoning, *policy, *space, *order;
+    opt_list prefill, origins, hosts, remote_hosts, words;
     i64 max_body_mib, body_memory_mib, simulated_us;
     bool no_space;
 } serve_opts;
@@ -21,6 +21,15 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
         MODEL_OPTS(o->m),
         {"nnodes", 0, OPT_INT, &o->m.engine.nnodes, "N",
          "N processes, which mpirun has started, share the ranks of --tp (docs/guide/hosts.md; default: 1)", 1, 64},
+        {"role", 0, OPT_ENUM, &o->role, "prefill|decode",
+         "prompts and answers in servers of their own: computes prompts for others, or has them computed (docs/guide/roles.md)",
+         0, 0},
+        {"prefill-url", 0, OPT_LIST, &o->prefill, "URL",
+         "with --role decode: http://HOST:PORT of a server of --role prefill; may be repeated", 0, 0},
+        {"prefill-timeout", 0, OPT_REAL, &s->prefill_silence_s, "S",
+         "seconds without a sign of life from it until a request is given up (default: 30)", 0.1, 1e6},
+        {"prefill-min-tokens", 0, OPT_INT, &s->sched.fetch_least, "N",
+         "prompts of which fewer tokens are not in the prefix cache are computed here (default: 256)", 1, 1e9},
         OPT_GROUP("Address, names and who may ask"),
         {"host", 0, OPT_STR, &s->host, "ADDRESS", "address to listen on (default: 127.0.0.1)", 0, 0},
         {"port", 0, OPT_INT, &s->port, "N", "port (default: 30000; 0: any free one, printed)", 0, 65535},
@@ -120,6 +129,20 @@ static status serve_folder(serve_opts *o, err *e) {
     return ST_OK;
 }
 
+static status serve_role(serve_opts *o, err *e) {
+    server_options *s = &o->s;
+    s->role = !o->role ? ROLE_BOTH : strcmp(o->role, "decode") ? ROLE_PREFILL : ROLE_DECODE;
+    s->prefill_urls = o->prefill.items;
+    s->n_prefill_urls = o->prefill.n;
+    if (s->role == ROLE_DECODE && !o->prefill.n)
+        return err_set(e, ST_INPUT,
+                       "--role decode needs --prefill-url: a server of --role prefill computes its prompts");
+    if (s->role != ROLE_DECODE && o->prefill.n) return err_set(e, ST_INPUT, "--prefill-url goes with --role decode");
+    if (s->role != ROLE_BOTH && o->m.engine.nnodes > 1)
+        return err_set(e, ST_INPUT, "--role does not go with --nnodes: KV pages leave and enter one process's memory");
+    return ST_OK;
+}
+
 int cmd_serve(int argc, char **argv) {
     serve_opts o = {.s = {.host = "127.0.0.1",
                           .port = 30000,
@@ -131,6 +154,8 @@ int cmd_serve(int argc, char **argv) {
                           .video_seconds = VIDEO_LIMITS.seconds,
                           .remote = {.bytes = 32 << 20, .seconds = 10},
                           .engine.max_running = 16,
+                          .prefill_silence_s = 30,
+                          .sched.fetch_least = 256,
                           .sched.decode_stall_s = -1},
                     .calls = "kimi_k2",
                     .reasoning = "kimi_k2",
@@ -143,6 +168,7 @@ int cmd_serve(int argc, char **argv) {
     int rc = serve_parse(&o, argc, argv);
     if (rc >= 0) return rc;
     if (serve_folder(&o, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
+    if (serve_role(&o, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     if (o.s.api_key && !*o.s.api_key) {
         err_set(&e, ST_INPUT, "--api-key: the key is empty");
         return cmd_fail("serve", &e), EXIT_USAGE;

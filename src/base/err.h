@@ -17,7 +17,8 @@
     X(ST_LIMIT, "a limit was reached")                                                                                 \
     X(ST_NUMERIC, "not-a-number or infinity in the computation")                                                       \
     X(ST_DEVICE, "a device or its driver failed")                                                                      \
-    X(ST_CANCELLED, "cancelled by the caller")
+    X(ST_CANCELLED, "cancelled by the caller")                                                                         \
+    X(ST_PEER, "another server did not do its part")
 
 typedef enum {
 #define STATUS_ENUM(name, text) name,

@@ -53,6 +53,7 @@ struct CUtensorMap_st;   /* 128 bytes, at a multiple of 64; only the driver know
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                              \
     X(CU_DEV_RESOURCE_TYPE_SM, 1)                                                                                      \
     X(CU_GREEN_CTX_DEFAULT_STREAM, 1)                                                                                  \
+    X(CU_MEMHOSTALLOC_PORTABLE, 1)                                                                                     \
     X(CU_STREAM_NON_BLOCKING, 1)                                                                                       \
     X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                                                          \
     X(CU_EVENT_DISABLE_TIMING, 2)                                                                                      \

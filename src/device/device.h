@@ -11,6 +11,11 @@ typedef struct device_recording device_recording;
 typedef struct {
     u8 *data;
 } device_readback;
+/* Copies beside everything that is queued, in both directions, for one thread at a time, which may be another than the
+ * device's. `data` is host memory that couriers of all devices copy fast. */
+typedef struct {
+    u8 *data;
+} device_courier;
 
 struct device {
     const char *name; /* "host", or the chip's */
@@ -30,6 +35,13 @@ struct device {
     void (*readback_add)(device *d, device_readback *r, u64 at, const void *from, u64 bytes);
     /* Waits for all that was added, but not for what was queued after it. Failures as finish. */
     status (*readback_wait)(device *d, const device_readback *r, err *e);
+    /* bytes: of data; 0: it has none. courier_add() queues a copy of `bytes` between some courier's data and memory of
+     * the device, which nothing that is queued may be writing, or, with to_device, reading; courier_wait() waits for
+     * all that were added since the last wait, and says the first failure. */
+    status (*courier_open)(device *d, u64 bytes, device_courier **out, err *e);
+    void (*courier_close)(device *d, device_courier *c); /* NULL is allowed */
+    void (*courier_add)(device *d, device_courier *c, bool to_device, void *host, void *there, u64 bytes);
+    status (*courier_wait)(device *d, device_courier *c, err *e);
     /* What `queue` queues is kept instead of run; each replay runs it, on the same addresses. `queue` may neither
      * copy nor allocate. The recording ends with forget(). ST_NOMEM: there is no room for it, and nothing else is
      * the matter; other failures as finish. NULL: the device has nothing to gain from it. */

@@ -68,6 +68,12 @@ status gpu_record(device *d, void (*queue)(void *ud), void *ud, device_recording
 void gpu_replay(device *d, const device_recording *r);
 void gpu_forget(device *d, device_recording *r);
 
+/* gpu_courier.c: copies beside the stream, as device.h wants them. */
+status gpu_courier_open(device *d, u64 bytes, device_courier **out, err *e);
+void gpu_courier_close(device *d, device_courier *c);
+void gpu_courier_add(device *d, device_courier *c, bool to_device, void *host, void *there, u64 bytes);
+status gpu_courier_wait(device *d, device_courier *c, err *e);
+
 /* gpu_memory.c: fills g->dev and makes what copies need; both parts of it end in gpu_memory_close. */
 status gpu_memory_open(gpu *g, err *e);
 void gpu_memory_close(gpu *g);

@@ -182,6 +182,10 @@ status gpu_memory_open(gpu *g, err *e) {
                       .readback_close = gpu_readback_close,
                       .readback_add = gpu_readback_add,
                       .readback_wait = gpu_readback_wait,
+                      .courier_open = gpu_courier_open,
+                      .courier_close = gpu_courier_close,
+                      .courier_add = gpu_courier_add,
+                      .courier_wait = gpu_courier_wait,
                       .record = gpu_record,
                       .replay = gpu_replay,
                       .forget = gpu_forget};

@@ -98,6 +98,34 @@ static status host_readback_wait(device *d, const device_readback *r, err *e) {
     return host_finish(d, e);
 }
 
+static status host_courier_open(device *d, u64 bytes, device_courier **out, err *e) {
+    (void)d;
+    device_courier *c = *out = calloc(1, sizeof *c);
+    if (c && (c->data = malloc(bytes ? bytes : 1))) return ST_OK;
+    free(c);
+    *out = NULL;
+    return err_nomem(e, "copies", bytes);
+}
+
+static void host_courier_close(device *d, device_courier *c) {
+    (void)d;
+    if (c) free(c->data);
+    free(c);
+}
+
+static void host_courier_add(device *d, device_courier *c, bool to_device, void *host, void *there, u64 bytes) {
+    (void)d, (void)c;
+    if (to_device)
+        memcpy(there, host, bytes);
+    else
+        memcpy(host, there, bytes);
+}
+
+static status host_courier_wait(device *d, device_courier *c, err *e) {
+    (void)c;
+    return host_finish(d, e);
+}
+
 device *device_host(void) {
     static device host = {.name = "host",
                           .alloc = host_alloc,
@@ -110,6 +138,10 @@ device *device_host(void) {
                           .readback_open = host_readback_open,
                           .readback_close = host_readback_close,
                           .readback_add = host_readback_add,
-                          .readback_wait = host_readback_wait};
+                          .readback_wait = host_readback_wait,
+                          .courier_open = host_courier_open,
+                          .courier_close = host_courier_close,
+                          .courier_add = host_courier_add,
+                          .courier_wait = host_courier_wait};
     return &host;
 }

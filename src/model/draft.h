@@ -30,6 +30,8 @@ status draft_plan(draft *t, const draft_limits *lim, err *e);
 status draft_load(draft *t, err *e);
 void draft_close(draft *t);
 const model_memory *draft_memory_plan(const draft *t);
+/* As model_kv_page(). */
+kv_rows draft_kv_page(const draft *t, i32 page);
 u64 draft_kv_bytes(const draft_config *d, i64 pages, dtype kv_type);
 
 /* Consecutive tokens of one sequence: rows [first, first + n) of the model's last batch, at positions pos0, .., whose

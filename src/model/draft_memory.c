@@ -244,6 +244,11 @@ status draft_load(draft *t, err *e) {
     return st == ST_OK ? t->mem.dev->finish(t->mem.dev, e) : st;
 }
 
+kv_rows draft_kv_page(const draft *t, i32 page) {
+    const u64 bytes = draft_kv_bytes(t->d, 1, t->lim.kv_type);
+    return (kv_rows){(u8 *)t->kv + (u64)page * bytes, bytes};
+}
+
 void draft_close(draft *t) {
     if (!t) return;
     for (i64 i = 0; t->recorded && i < (RECORDED + 1) * (t->lim.steps + 1); i++)

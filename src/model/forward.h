@@ -39,6 +39,12 @@ typedef struct {
     u64 kv, work; /* the KV pool; activations, tables, workspace */
 } model_memory;
 
+/* Memory of a page's KV rows. */
+typedef struct {
+    void *at;
+    u64 bytes;
+} kv_rows;
+
 /* A model comes in three steps. Open: every weight is found and its size known, none is read. Plan: the limits' KV
  * pool and working memory; ST_LIMIT with the numbers if all does not fit. Load: weights are bound, memory is
  * allocated; after it, nothing can run out. The config, the checkpoint, the device and the ops table must outlive
@@ -142,6 +148,8 @@ status model_collect(model *m, const model_batch *b, err *e);
 /* Queues copies of KV rows in all layers, at most limits.copies: those of a branch that was kept, to the sequence's own
  * pages. */
 status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e);
+/* KV rows of a page of the pool that this rank has, in one of its layers: [KV_PAGE, latent + rope] on the device. */
+kv_rows model_kv_page(const model *m, i32 page, i64 layer);
 /* [limits.media_rows, hidden], of ops.act, on the device: what the vision tower writes (model/vision.h). */
 void *model_media_rows(const model *m);
 i64 model_ahead_rows(const model *m);

@@ -239,4 +239,9 @@ status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e) {
     return ST_OK;
 }
 
+kv_rows model_kv_page(const model *m, i32 page, i64 layer) {
+    const u64 bytes = model_kv_bytes(m->c, 1, m->lim.kv_type) / (u64)m->c->n_layers;
+    return (kv_rows){(u8 *)m->kv + (u64)layer * m->kv_layer + (u64)kv_local_page(m->lim.kv, page) * bytes, bytes};
+}
+
 status model_collect(model *m, const model_batch *b, err *e) { return in_parts(m, b) ? ST_OK : step_collect(m, b, e); }

@@ -36,13 +36,16 @@ void queue_remove(scheduler *s, task *t) {
 
 /* ---- The prefix cache ---- */
 
-/* Pages that the cache may provide: at least one token is run, for its logits. */
-static i64 match_limit(const scheduler *s, const task *t) {
+i64 reuse_limit(const task *t) {
     i64 n = t->n - 1;
-    if (s->o.disable_radix_cache) return 0;
-    if (s->o.cache_prompts_only) n = min_i64(n, t->r.n_prompt);
     if (t->r.prompt_logprobs && t->prompt_rows_done < t->r.n_prompt - 1) n = min_i64(n, t->prompt_rows_done);
-    return n / KV_PAGE;
+    return n;
+}
+
+/* Pages that the cache may provide. */
+static i64 match_limit(const scheduler *s, const task *t) {
+    if (s->o.disable_radix_cache) return 0;
+    return min_i64(reuse_limit(t), s->o.cache_prompts_only ? t->r.n_prompt : INT64_MAX) / KV_PAGE;
 }
 
 void cache_prefix(scheduler *s, task *t) {
@@ -105,6 +108,7 @@ void leave_running(scheduler *s, task *t, bool keep) {
     memmove(s->running + i, s->running + i + 1, (size_t)(--s->n_running - i) * sizeof *s->running);
     forget_rows(s, t);
     media_leave(s, t);
+    kv_leave(s, t);
     if (keep) cache_prefix(s, t);
     /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it
      * writes later. */
@@ -119,12 +123,13 @@ static i64 task_share_of(const scheduler *s, const task *t) {
     return t->n_pages ? t->pages[0] % engine_sequence_ranks(s->g) : 0;
 }
 
-/* Who loses its place first, of those in a share. A probe takes nobody's, whatever happens to it. */
+/* Who loses its place first, of those in a share. A probe takes nobody's, whatever happens to it. Pages that are being
+ * handed out stay. */
 static task *worst(const scheduler *s, i64 share) {
     task *w = NULL;
     for (i64 i = 0; i < s->n_running && !(w && w->r.probe); i++) {
         task *r = s->running[i];
-        if (task_share_of(s, r) != share) continue;
+        if (task_share_of(s, r) != share || r->r.kv_only) continue;
         if (!w || r->r.probe || before(w, r)) w = r;
     }
     return w;
@@ -174,7 +179,7 @@ static void admit_start(scheduler *s, task *t) {
     queue_remove(s, t);
     t->running = true;
     s->running[s->n_running++] = t;
-    if (t->started) return;
+    if (t->started) return kv_begin(s, t);
     t->started = true;
     t->usage.cached_tokens = t->n_kv;
     t->usage.started_s = now_s();
@@ -183,7 +188,7 @@ static void admit_start(scheduler *s, task *t) {
     s->stats.cached_tokens += t->n_kv;
     pthread_mutex_unlock(&s->lock);
     push_event(s, t, SCHED_STARTED)->usage = t->usage;
-    if (task_own_tokens(t)) return;
+    if (task_own_tokens(t)) return kv_begin(s, t);
     err_nomem(&t->error, "token ids", (u64)t->n * 4);
     end_task(s, t, SCHED_ERROR, false);
 }
@@ -242,7 +247,7 @@ static prompt_load load_before(const scheduler *s, const task *t) {
     prompt_load l = {0};
     for (i64 i = 0; i < s->n_running; i++) {
         i64 rows = s->running[i]->r.n_prompt - s->running[i]->n_kv;
-        if (rows <= 0) continue;
+        if (rows <= 0 || is_arriving(s->running[i])) continue;
         l.prompts++;
         if (s->running[i]->r.priority < t->r.priority) continue;
         if (rows > s->g->chunk / 2)
@@ -301,6 +306,8 @@ status check_pages(scheduler *s, err *e) {
             return err_set(e, ST_LIMIT, "request %llu: %lld rows of %lld tokens in %lld pages",
                            (unsigned long long)t->id, (long long)t->n_kv, (long long)t->n, (long long)t->n_pages);
     }
+    for (const kv_transfer *k = s->transfers; k; k = k->next)
+        for (i64 p = 0; p < k->kv.n; p++) s->held[k->kv.pages[p]]++;
     i64 queued = 0, tokens = 0;
     const shared_prompt *last = NULL; /* the answers to one prompt stand together */
     for (const task *t = s->queue.head; t; t = t->next, queued++) {

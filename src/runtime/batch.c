@@ -7,7 +7,7 @@
 /* Rows that t could run: the rest of its prompt, up to a picture that is not there yet, or of what follows it. */
 static i64 pending(const task *t) { return (in_prompt(t) ? t->media_ready : t->n) - t->n_kv - t->n_flight; }
 /* What it runs next is known: a token that follows a prompt under way, or another that is, is not. */
-static bool is_ready(const task *t) { return !t->n_flight || in_prompt(t); }
+static bool is_ready(const task *t) { return !is_arriving(t) && (!t->n_flight || in_prompt(t)); }
 static bool wants_prompt_rows(const task *t) {
     return t->r.prompt_logprobs && in_prompt(t) && t->prompt_rows_done < t->r.n_prompt - 1;
 }
@@ -376,7 +376,7 @@ status batch_queue(scheduler *s, batch *b, err *e) {
 /* Did a request or an abort come since the step was planned? The next step waits for it. */
 static bool news(scheduler *s) {
     pthread_mutex_lock(&s->lock);
-    bool any = s->inbox.n || s->any_abort;
+    bool any = s->inbox.n || s->any_abort || s->kv_news;
     pthread_mutex_unlock(&s->lock);
     return any;
 }
@@ -420,7 +420,7 @@ static bool build_ahead(scheduler *s, const batch *now, batch *b) {
             now->keep[last] || !add_ahead(s, now, last, t, b, &spare))
             return false;
     }
-    if (!b->n_rows || b->n_spans != s->n_running) return false;
+    if (!b->n_rows || b->n_spans != s->n_running - s->n_arriving) return false;
     plan_draws(s, b);
     for (i64 i = 0; i < b->n_outs; i++)
         if (b->keep[i]) return false;

@@ -1,9 +1,9 @@
 /* runtime/engine_hosts.c: an engine whose ranks are in several processes, on one host or several. */
 #include "base/file.h"
 #include "base/log.h"
-#include "base/siphash.h"
 #include "runtime/engine_internal.h"
 #include "runtime/follow.h"
+#include "runtime/marks.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,52 +25,6 @@ status engine_hosts_open(engine *g, const engine_options *o, f64 deadline_s, err
 }
 
 /* ---- what must be the same everywhere ---- */
-
-static const u64 compare_key[2] = {0x6d6f6f6e6c657421, 0x686f737473};
-
-/* Names, types and shapes of all tensors, and some bytes of some of them: enough to tell one model's checkpoint from
- * another's of the same shapes, which are read in a moment whatever the checkpoint's size. */
-static status checkpoint_mark(const checkpoint *ck, u64 *mark, err *e) {
-    enum { SAMPLES = 64, SAMPLE = 4096 };
-    const u64 n = checkpoint_n_tensors(ck);
-    u8 bytes[SAMPLE];
-    u64 sum = n;
-    for (u64 i = 0; i < n; i++) {
-        const tensor_info *t = checkpoint_tensor(ck, i);
-        const u64 own[] = {sum, siphash(compare_key, t->name, strlen(t->name)), (u64)t->type, t->bytes,
-                           siphash(compare_key, t->shape, sizeof t->shape)};
-        sum = siphash(compare_key, own, sizeof own);
-    }
-    for (u64 i = 0; i < SAMPLES && n; i++) {
-        const tensor_info *t = checkpoint_tensor(ck, i * n / SAMPLES);
-        const u64 some = t->bytes < SAMPLE ? t->bytes : SAMPLE;
-        status st = checkpoint_read(ck, t, (t->bytes - some) / 2, some, bytes, e);
-        if (st != ST_OK) return st;
-        const u64 own[] = {sum, siphash(compare_key, bytes, some)};
-        sum = siphash(compare_key, own, sizeof own);
-    }
-    *mark = sum;
-    return ST_OK;
-}
-
-static status put_checkpoint(buf *b, const char *what, const checkpoint *ck, err *e) {
-    u64 mark = 0;
-    status st = ck ? checkpoint_mark(ck, &mark, e) : ST_OK;
-    buf_fmt(b, "%s=%llu tensors, %llu bytes, mark %016llx\n", what,
-            (unsigned long long)(ck ? checkpoint_n_tensors(ck) : 0),
-            (unsigned long long)(ck ? checkpoint_bytes(ck) : 0), (unsigned long long)mark);
-    return st;
-}
-
-static status put_config(buf *b, const char *what, const char *dir, err *e) {
-    char path[4096];
-    buf text = {0};
-    status st = path_join(path, sizeof path, dir, "config.json", e);
-    if (st == ST_OK) st = file_read(path, 64 << 20, &text, e);
-    if (st == ST_OK) buf_fmt(b, "%s=%016llx\n", what, (unsigned long long)siphash(compare_key, text.data, text.len));
-    buf_free(&text);
-    return st;
-}
 
 static void put_options(buf *b, const engine_options *o) {
     const struct {
@@ -116,19 +70,19 @@ static status describe_self(const engine *g, const engine_options *o, buf *b, er
     status st = file_map_open(&self, "/proc/self/exe", e);
     if (st != ST_OK) return st;
     buf_fmt(b, "the program=Moonlet %s, %llu bytes, mark %016llx\n", MOON_VERSION, (unsigned long long)self.size,
-            (unsigned long long)siphash(compare_key, self.data, self.size));
+            (unsigned long long)marks_hash(self.data, self.size));
     file_map_close(&self);
     put_options(b, o);
     if (g->placement.slots)
         buf_fmt(b, "where experts are=%016llx\n",
-                (unsigned long long)siphash(compare_key, g->placement.slots,
-                                            (u64)(g->placement.layers * g->placement.groups * g->placement.held) *
-                                                sizeof *g->placement.slots));
-    st = put_config(b, "config.json", o->model_dir, e);
-    if (st == ST_OK) st = put_checkpoint(b, "the checkpoint", g->ck, e);
+                (unsigned long long)marks_hash(g->placement.slots,
+                                               (u64)(g->placement.layers * g->placement.groups * g->placement.held) *
+                                                   sizeof *g->placement.slots));
+    st = marks_of_config(b, "config.json", o->model_dir, e);
+    if (st == ST_OK) st = marks_of_checkpoint(b, "the checkpoint", g->ck, e);
     buf_fmt(b, "a draft model=%s\n", g->has_draft ? "yes" : "no");
-    if (st == ST_OK && g->has_draft) st = put_config(b, "the draft's config.json", o->draft_dir, e);
-    if (st == ST_OK && g->has_draft) st = put_checkpoint(b, "the draft's checkpoint", g->draft_ck, e);
+    if (st == ST_OK && g->has_draft) st = marks_of_config(b, "the draft's config.json", o->draft_dir, e);
+    if (st == ST_OK && g->has_draft) st = marks_of_checkpoint(b, "the draft's checkpoint", g->draft_ck, e);
     buf_fmt(b, "a vision tower=%s\n", g->has_vision ? "yes" : "no");
     if (st == ST_OK && b->failed) st = err_nomem(e, "what processes compare", b->len);
     return st;
@@ -136,22 +90,14 @@ static status describe_self(const engine *g, const engine_options *o, buf *b, er
 
 /* The first line that differs. */
 static status compare_lines(const engine *g, const char *own, const char *leader, err *e) {
-    while (*own && *leader) {
-        const size_t n = strcspn(own, "\n"), m = strcspn(leader, "\n"), name = strcspn(own, "=");
-        if (n != m || memcmp(own, leader, n)) {
-            const size_t other = strcspn(leader, "=");
-            if (name != other || memcmp(own, leader, name))
-                return err_set(e, ST_INPUT, "other options than process 0 (%s): %.*s and %.*s", hosts_name(g->hosts, 0),
-                               (int)n, own, (int)m, leader);
-            return err_set(e, ST_INPUT, "%.*s is %.*s here and %.*s for process 0 (%s): all processes need the same",
-                           (int)name, own, (int)(n - name - 1), own + name + 1, (int)(m - name - 1), leader + name + 1,
-                           hosts_name(g->hosts, 0));
-        }
-        own += n + (own[n] != 0), leader += m + (leader[m] != 0);
-    }
-    return *own || *leader ? err_set(e, ST_INPUT, "more options than process 0 (%s), or fewer: %s%s",
-                                     hosts_name(g->hosts, 0), own, leader)
-                           : ST_OK;
+    marks_line a, b;
+    const char *host = hosts_name(g->hosts, 0);
+    if (!marks_differ(own, leader, &a, &b)) return ST_OK;
+    if (!a.name || !b.name || a.n_name != b.n_name || memcmp(a.name, b.name, (size_t)a.n_name))
+        return err_set(e, ST_INPUT, "other options than process 0 (%s): %.*s and %.*s", host, a.n, a.name ? a.name : "",
+                       b.n, b.name ? b.name : "");
+    return err_set(e, ST_INPUT, "%.*s is %.*s here and %.*s for process 0 (%s): all processes need the same", a.n_name,
+                   a.name, a.n_value, a.value, b.n_value, b.value, host);
 }
 
 status engine_hosts_compare(const engine *g, const engine_options *o, err *e) {

@@ -39,7 +39,8 @@ void end_task(scheduler *s, task *t, sched_finish why, bool keep) {
     else
         queue_remove(s, t);
     t->usage.ended_s = now_s();
-    if (why == SCHED_STOP || why == SCHED_LENGTH) s->mean_output += ((f64)t->usage.output_tokens - s->mean_output) / 32;
+    if ((why == SCHED_STOP || why == SCHED_LENGTH) && !t->r.kv_only)
+        s->mean_output += ((f64)t->usage.output_tokens - s->mean_output) / 32;
     sched_event *ev = push_event(s, t, SCHED_END);
     ev->finish = why;
     ev->usage = t->usage;
@@ -170,16 +171,19 @@ static void publish(scheduler *s) {
 }
 
 bool scheduler_step(scheduler *s) {
+    kv_take_done(s);
     take_inbox(s);
     check_deadlines(s);
     if (s->broken) fail_all(s);
     admit(s);
     show_out(s);
     publish(s);
-    bool work = s->n_running > 0;
+    bool work = s->n_running > s->n_arriving;
+    s->resting = !work;
     if (!work) s->drafts.results_s = 0;
     if (work) {
         run_batch(s);
+        kv_hand_out(s);
         publish(s);
     }
     work = work || s->n_events;
@@ -208,9 +212,22 @@ static void answer_control(scheduler *s) {
     pthread_cond_broadcast(&s->idle);
 }
 
+/* Where all that runs or waits needs what another thread brings: not for longer than a deadline may be late. */
+static void wait_for_others(scheduler *s) {
+    static const f64 LOOK_S = 0.02;
+    struct timespec until;
+    if (!s->resting || !s->n_live || s->inbox.n || s->any_abort || s->kv_news) return;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)(LOOK_S * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&s->wake, &s->lock, &until);
+}
+
 /* Waits for something to do; false when the scheduler closes and every request has ended. */
 static bool wait_for_work(scheduler *s) {
     pthread_mutex_lock(&s->lock);
+    wait_for_others(s);
     if (s->control == CONTROL_FLUSH || s->control == CONTROL_CHECK) answer_control(s);
     while (!s->n_live && !s->closing) {
         pthread_cond_broadcast(&s->idle);
@@ -429,6 +446,7 @@ void scheduler_close(scheduler *s) {
         pthread_join(s->thread, NULL);
     else if (s->n_live)
         scheduler_step(s);
+    kv_transfers_close(s);
     radix_close(&s->tree);
     media_rows_close(s);
     drafts_close(s);

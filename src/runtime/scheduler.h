@@ -4,9 +4,12 @@
  *
  * Threads. The scheduler has one engine thread, which owns everything that changes: queue, KV pages, prefix tree,
  * sequences. scheduler_submit(), _abort(), _stats(), _flush(), _check() and _drain() may be called from any thread,
- * submit and abort also from inside the callback; they hand a message to the engine thread. Submit, abort and stats
- * take a lock that is never held during a step or a callback. While a scheduler is open, nothing else (seq_*) may use
- * its engine.
+ * submit, abort and kv_done also from inside the callback; they hand a message to the engine thread. Submit, abort,
+ * kv_done and stats take a lock that is never held during a step or a callback. While a scheduler is open, nothing else
+ * (seq_*) may use its engine.
+ *
+ * Prompts may be computed elsewhere: scheduler_options.fetch has their KV pages brought, sched_request.kv_only computes
+ * such pages for somebody else (src/server/kv/).
  *
  * A step runs one forward pass: the next token of every decoding request, together with at most
  * chunked_prefill_size tokens of prompts. A long prompt therefore delays a running stream by one chunk at a time.
@@ -38,6 +41,17 @@ typedef struct sched_event sched_event;
  * thread): the next step waits for it. It may submit and abort; it must not close, drain, flush or check. */
 typedef void (*sched_callback)(void *ud, const sched_event *ev, i64 n);
 
+/* A prompt's KV pages on their way out of this engine or into it (runtime/engine_kv.h moves the bytes, in any thread).
+ * All of it stays as it is, and the pages are nobody else's, until scheduler_kv_done(). */
+typedef struct {
+    void *user;       /* the request's */
+    const i32 *ids;   /* [rows + 1]: the prompt's tokens, and the one behind: a draft's last row needs it */
+    i64 rows;         /* tokens whose KV rows are wanted, the last page may be a part of one */
+    const i32 *pages; /* [n]: of the engine's pool */
+    i64 from, n;      /* pages from `from` on are wanted; the ones before are in the prefix cache */
+    u64 cache_space;
+} sched_kv;
+
 /* Sizes that the engine's memory plan needs (KV pool, chunk, most running requests) are in engine_options. */
 typedef struct {
     sched_callback on_events; /* required */
@@ -67,6 +81,11 @@ typedef struct {
     /* of the rounds with drafts this share is decoded again without, a token a step, and what is drawn is compared with
      * what was kept (sched_stats.draft_checked) */
     f64 draft_verify_rate;
+    /* Called on the engine thread when a prompt without pictures starts, of which `fetch_least` tokens or more are not
+     * in the prefix cache: somebody writes kv's pages, in another thread, then calls scheduler_kv_done(). The request
+     * waits for that; the rest of its prompt is computed here. Must return soon. NULL: prompts are computed here */
+    void (*fetch)(void *ud, const sched_kv *kv);
+    i64 fetch_least;   /* 0: KV_PAGE */
     bool draft_always; /* as many drafts as there may be in every step, also where plain steps are faster */
     bool manual;       /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
@@ -109,6 +128,10 @@ typedef struct {
      * thread or by scheduler_close(); of a submission that was not accepted the caller closes them. With logprobs
      * nothing is written without being drawn. */
     const token_filter *filter;
+    /* Nothing is generated: the KV pages of the prompt are computed and handed out, in SCHED_KV events, those of all
+     * tokens but the last one, which is not run (max_new is 1). If any came, scheduler_kv_done() gives them back. */
+    bool kv_only;
+    i64 kv_from;     /* of its pages the first that is wanted */
     u64 cache_space; /* prefixes are shared within a space only (cache_salt); 0: the common one */
     f64 deadline_s;  /* seconds from now until it ends as SCHED_TIMEOUT; 0: none */
 } sched_request;
@@ -123,7 +146,7 @@ typedef enum {
     SCHED_NO_MEMORY    /* 503 */
 } sched_verdict;
 
-typedef enum { SCHED_STARTED, SCHED_PROMPT, SCHED_TOKEN, SCHED_END } sched_event_kind;
+typedef enum { SCHED_STARTED, SCHED_PROMPT, SCHED_TOKEN, SCHED_KV, SCHED_END } sched_event_kind;
 
 typedef enum {
     SCHED_STOP,      /* a stop id was generated, or the request's filter lets nothing follow */
@@ -145,9 +168,9 @@ typedef struct {
 } sched_usage;
 
 /* A request's events: at most one STARTED (it has a place; not sent for one that never got so far), PROMPT for
- * positions 0..n_prompt-1 in order if asked for, TOKEN for each generated token in order, exactly one END. After END
- * the id is unknown. Events of a request may arrive before scheduler_submit() has returned on the submitting thread.
- * A preempted request is silent until it is back. */
+ * positions 0..n_prompt-1 in order if asked for, KV for more and more pages of one with kv_only, TOKEN for each
+ * generated token in order, exactly one END. After END the id is unknown. Events of a request may arrive before
+ * scheduler_submit() has returned on the submitting thread. A preempted request is silent until it is back. */
 struct sched_event {
     sched_event_kind kind;
     u64 id;
@@ -162,6 +185,9 @@ struct sched_event {
     f32 logprob;          /* log-softmax of the unchanged logits */
     const sched_top *top; /* [n_top], most probable first, ties by lower id */
     i64 n_top;
+    /* KV: pages [kv->from, kv_ready) can be read; the same kv every time */
+    const sched_kv *kv;
+    i64 kv_ready;
     /* END */
     sched_finish finish;
     i32 stop_id;      /* SCHED_STOP: which, else -1 */
@@ -178,9 +204,12 @@ typedef struct {
     i64 accepted, refused;                                    /* requests submitted */
     i64 ended[SCHED_ERROR + 1];                               /* by sched_finish */
     i64 preemptions, evicted_pages;
-    i64 prompt_tokens;    /* prompt tokens of the requests that started */
-    i64 cached_tokens;    /* of these, found in the prefix cache */
-    i64 prefilled_tokens; /* tokens run in prompt form with good results, and again after preemption */
+    i64 prompt_tokens;               /* prompt tokens of the requests that started */
+    i64 cached_tokens;               /* of these, found in the prefix cache */
+    i64 kv_out, kv_in;               /* now: prompts whose KV pages are on their way out, and in */
+    i64 kv_tokens_out, kv_tokens_in; /* tokens whose pages went; out: that were handed out */
+    i64 kv_failed;                   /* prompts whose pages did not come */
+    i64 prefilled_tokens;            /* tokens run in prompt form with good results, and again after preemption */
     i64 generated_tokens;
     i64 forced_tokens;            /* of these, written because their filter left no choice: not drawn */
     i64 draft_rounds;             /* answers' steps with drafts */
@@ -225,6 +254,13 @@ sched_verdict scheduler_submit(scheduler *s, const sched_request *r, i64 n, u64 
 void scheduler_abort(scheduler *s, u64 id);
 void scheduler_abort_all(scheduler *s);
 void scheduler_stats(scheduler *s, sched_stats *out);
+
+/* The pages of kv are given back, kv is gone. Of a prompt's that came in: those before `ready` (an index as kv->n)
+ * have been written; why NULL: the request goes on with them, else it ends as SCHED_ERROR. From any thread, also from
+ * the callback. */
+void scheduler_kv_done(scheduler *s, const sched_kv *kv, i64 ready, const err *why);
+/* Does the request still wait for kv? */
+bool scheduler_kv_wanted(scheduler *s, const sched_kv *kv);
 
 /* From now on submissions get SCHED_CLOSING. Waits until nothing runs or `timeout_s` passed; true when idle. */
 bool scheduler_drain(scheduler *s, f64 timeout_s);

@@ -6,6 +6,7 @@
  *   batch.c      engine thread: rows of a step, forward pass, what follows from its results
  *   pipeline.c   engine thread: several batches under way, one for each stage of a pipeline
  *   drafts.c     engine thread: what is proposed to follow the answers
+ *   kv_transfer.c  engine thread: prompts whose KV pages go to another process, or come from one
  *   draws.c      engine thread: which tokens may come, how they are drawn
  *
  * A task is a request under way. Its tokens are the prompt followed by what was generated; KV rows exist for the first
@@ -60,6 +61,7 @@ struct task {
     i64 guessed_at;
     i64 check_left;                         /* tokens of a round that are decoded again, one a step, to compare */
     i32 check_states[DRAFT_NODES_MOST + 1]; /* of its filter, behind each of these, the last one first */
+    struct kv_transfer *kv;                 /* its pages on their way out, or in; NULL: they are not, or no more */
     sched_usage usage;
     f64 last_token_s;
     token_filter filter; /* r.filter points to it, or is NULL */
@@ -97,6 +99,19 @@ typedef struct {
     task *head, *tail;
     i64 n;
 } task_list;
+
+/* kv_transfer.c: a prompt's pages, each held, until whoever moves them is done. */
+typedef struct kv_transfer {
+    sched_kv kv; /* first */
+    task *t;     /* NULL: it has left, nobody waits any more */
+    bool in;     /* they come; else they go */
+    i64 ready;   /* out: pages that were handed out */
+    struct kv_transfer *next;
+    /* under scheduler.lock */
+    bool done, wanted;
+    i64 arrived;
+    err why; /* ST_OK: nothing failed */
+} kv_transfer;
 
 typedef enum {
     OUT_PROMPT, /* of a prompt's token: log-probabilities of the one that follows are wanted */
@@ -212,8 +227,11 @@ struct scheduler {
     i64 new_tokens, new_forced; /* of the step whose results are taken */
     draft_pass drafts;
     media_rows media;
-    f32 *logits;        /* [logit_rows, vocab] */
-    sampler **samplers; /* [n_samplers]: one a thread */
+    kv_transfer *transfers;    /* the newest first */
+    i64 n_arriving, n_leaving; /* of the running tasks, those that wait for pages; those whose pages go */
+    bool resting;              /* in the last step there was nothing else */
+    f32 *logits;               /* [logit_rows, vocab] */
+    sampler **samplers;        /* [n_samplers]: one a thread */
     int n_samplers;
     u32 *held; /* [pool pages]: scheduler_check() */
     i64 counted_tokens, counted_ends;
@@ -226,8 +244,8 @@ struct scheduler {
     i64 inbox_tokens;
     task *hash[TASK_BUCKETS]; /* requests without END */
     u64 next_id;
-    i64 n_live, places, lowest_priority; /* places: running tasks that fit besides; of the queue, now */
-    bool any_abort, draining, closing, broken;
+    i64 n_live, places, lowest_priority;                /* places: running tasks that fit besides; of the queue, now */
+    bool any_abort, kv_news, draining, closing, broken; /* kv_news: a transfer is done */
     int control; /* a control call waits: 0, CONTROL_FLUSH, CONTROL_CHECK; then CONTROL_DONE */
     status control_status;
     err control_error, fault;
@@ -266,6 +284,8 @@ void queue_remove(scheduler *s, task *t);
 void admit(scheduler *s);
 /* Pages for the rows that this step will write; preempts where none are left. */
 void reserve_pages(scheduler *s);
+/* Tokens of t's beginning that need not be run, wherever their KV rows are: at least one is, for its logits. */
+i64 reuse_limit(const task *t);
 /* Pages whose rows are all written go into the prefix cache. */
 void cache_prefix(scheduler *s, task *t);
 void leave_running(scheduler *s, task *t, bool keep);
@@ -328,6 +348,18 @@ void media_done(scheduler *s, task *t);
 void media_leave(scheduler *s, task *t);
 /* Of t's rows [first, first + n): what goes into their span. */
 void media_of_span(const task *t, model_span *span);
+
+/* kv_transfer.c */
+static inline bool is_arriving(const task *t) { return t->kv && t->kv->in; }
+/* t has got its place and its pages: what is missing of its prompt is fetched, or what there is of it is handed out. */
+void kv_begin(scheduler *s, task *t);
+/* Behind a step and the draft's pass of it: tasks with kv_only hand out their pages, and end when they have all. */
+void kv_hand_out(scheduler *s);
+/* t leaves its place: its pages stay held while they move. */
+void kv_leave(scheduler *s, task *t);
+/* Takes what scheduler_kv_done() left. */
+void kv_take_done(scheduler *s);
+void kv_transfers_close(scheduler *s);
 
 /* draws.c */
 bool draws_on_device(const scheduler *s);

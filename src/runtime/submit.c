@@ -132,6 +132,11 @@ static sched_verdict check_request(const scheduler *s, const sched_request *r, c
                            (long long)all[i].lo, (long long)all[i].hi),
                    SCHED_BAD_REQUEST;
     if (r->n_prompt < 1) return err_set(e, ST_INPUT, "the prompt is empty"), SCHED_BAD_REQUEST;
+    if (r->kv_only && (r->kv_from < 0 || r->kv_from * KV_PAGE >= r->n_prompt - 1 || r->n_media))
+        return err_set(e, ST_INPUT,
+                       "KV pages from number %lld on (of %d tokens) of a prompt of %lld tokens and %lld pictures",
+                       (long long)r->kv_from, KV_PAGE, (long long)r->n_prompt, (long long)r->n_media),
+               SCHED_BAD_REQUEST;
     if (sampling_check(&r->sampling, e) != ST_OK) return SCHED_BAD_REQUEST;
     if (!(r->deadline_s >= 0)) return err_set(e, ST_INPUT, "the deadline is negative"), SCHED_BAD_REQUEST;
     for (i64 i = 0; i < r->n_bias; i++)
@@ -236,7 +241,7 @@ static bool copy_lists(task *t, const sched_request *r) {
 static bool copy_media(task *t, const sched_request *r) {
     const size_t n = (size_t)r->n_media;
     t->r.media = NULL;
-    t->media_ready = n ? 0 : r->n_prompt;
+    t->media_ready = n ? 0 : r->n_prompt - r->kv_only;
     if (!n) return true;
     t->media = calloc(n, sizeof *t->media);
     t->spans = calloc(n, sizeof *t->spans);

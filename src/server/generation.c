@@ -45,7 +45,7 @@ static void generation_close(generation *g) {
     free(g);
 }
 
-void generation_done(void *stream) { generation_close(stream); }
+static void generation_done(void *stream) { generation_close(stream); }
 
 /* ---- Events ---- */
 
@@ -248,6 +248,7 @@ static void generation_run(server *s, http_request *q, http_reply *r, api_kind k
     }
     r->type = "text/event-stream; charset=utf-8";
     r->pull = generation_pull;
+    r->done = generation_done;
     r->ud = g;
     write_chunks(g, &r->body);
 }

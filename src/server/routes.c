@@ -17,36 +17,39 @@ typedef struct {
     bool open;   /* no key needed */
     bool prefix; /* everything below the path, too */
     route_handler handle;
+    server_role only; /* not of servers of another role; ROLE_BOTH: of all */
+    bool answers;     /* not of a server that computes prompts alone */
 } route;
 
 static const route routes[] = {
-    {"/v1/chat/completions", M_POST, false, false, route_chat},
-    {"/v1/completions", M_POST, false, false, route_completion},
-    {"/v1/messages", M_POST, false, false, route_messages},
-    {"/v1/messages/count_tokens", M_POST, false, false, route_count_tokens},
-    {"/v1/responses", M_POST, false, false, route_responses},
-    {"/generate", M_POST, false, false, route_generate},
-    {"/health", M_GET, true, false, route_health},
-    {"/health_generate", M_GET, true, false, route_health_generate},
-    {"/ping", M_GET, true, false, route_health},
-    {"/v1/models", M_GET, false, true, route_models},
-    {"/version", M_GET, false, false, route_version},
-    {"/server_info", M_GET, false, false, route_server_info},
-    {"/get_server_info", M_GET, false, false, route_server_info},
-    {"/model_info", M_GET, false, false, route_model_info},
-    {"/get_model_info", M_GET, false, false, route_model_info},
-    {"/metrics", M_GET, true, false, route_metrics},
-    {"/tokenize", M_POST, false, false, route_tokenize},
-    {"/v1/tokenize", M_POST, false, false, route_tokenize},
-    {"/detokenize", M_POST, false, false, route_detokenize},
-    {"/v1/detokenize", M_POST, false, false, route_detokenize},
-    {"/tokenizer_info", M_GET, false, false, route_tokenizer_info},
-    {"/kv_check", M_GET, false, false, route_kv_check},
-    {"/flush_cache", M_BOTH, false, false, route_flush_cache},
-    {"/abort_request", M_POST, false, false, route_abort_request},
-    {"/live", M_GET, false, false, route_live},
-    {"/", M_GET, true, false, route_page},
-    {"/page", M_GET, true, true, route_page},
+    {"/v1/chat/completions", M_POST, false, false, route_chat, ROLE_BOTH, true},
+    {"/v1/completions", M_POST, false, false, route_completion, ROLE_BOTH, true},
+    {"/v1/messages", M_POST, false, false, route_messages, ROLE_BOTH, true},
+    {"/v1/messages/count_tokens", M_POST, false, false, route_count_tokens, ROLE_BOTH, false},
+    {"/v1/responses", M_POST, false, false, route_responses, ROLE_BOTH, true},
+    {"/generate", M_POST, false, false, route_generate, ROLE_BOTH, true},
+    {"/health", M_GET, true, false, route_health, ROLE_BOTH, false},
+    {"/health_generate", M_GET, true, false, route_health_generate, ROLE_BOTH, false},
+    {"/ping", M_GET, true, false, route_health, ROLE_BOTH, false},
+    {"/v1/models", M_GET, false, true, route_models, ROLE_BOTH, false},
+    {"/version", M_GET, false, false, route_version, ROLE_BOTH, false},
+    {"/server_info", M_GET, false, false, route_server_info, ROLE_BOTH, false},
+    {"/get_server_info", M_GET, false, false, route_server_info, ROLE_BOTH, false},
+    {"/model_info", M_GET, false, false, route_model_info, ROLE_BOTH, false},
+    {"/get_model_info", M_GET, false, false, route_model_info, ROLE_BOTH, false},
+    {"/metrics", M_GET, true, false, route_metrics, ROLE_BOTH, false},
+    {"/tokenize", M_POST, false, false, route_tokenize, ROLE_BOTH, false},
+    {"/v1/tokenize", M_POST, false, false, route_tokenize, ROLE_BOTH, false},
+    {"/detokenize", M_POST, false, false, route_detokenize, ROLE_BOTH, false},
+    {"/v1/detokenize", M_POST, false, false, route_detokenize, ROLE_BOTH, false},
+    {"/tokenizer_info", M_GET, false, false, route_tokenizer_info, ROLE_BOTH, false},
+    {"/kv_check", M_GET, false, false, route_kv_check, ROLE_BOTH, false},
+    {"/kv_pages", M_BOTH, false, false, route_kv_pages, ROLE_PREFILL, false},
+    {"/flush_cache", M_BOTH, false, false, route_flush_cache, ROLE_BOTH, false},
+    {"/abort_request", M_POST, false, false, route_abort_request, ROLE_BOTH, false},
+    {"/live", M_GET, false, false, route_live, ROLE_BOTH, false},
+    {"/", M_GET, true, false, route_page, ROLE_BOTH, false},
+    {"/page", M_GET, true, true, route_page, ROLE_BOTH, false},
 };
 
 static const route *find_route(const char *path) {
@@ -179,7 +182,12 @@ static bool routes_refuse(server *s, http_request *q, http_reply *r, api_error *
         return api_fail(e, 401, "invalid_api_key", NULL,
                         "missing or wrong API key: send Authorization: Bearer KEY or x-api-key: KEY"),
                true;
-    if (!at) return api_fail(e, 404, NULL, NULL, "there is no %.200s here", q->path), true;
+    if (!at || (at->only != ROLE_BOTH && at->only != s->o.role))
+        return api_fail(e, 404, NULL, NULL, "there is no %.200s here", q->path), true;
+    if (at->answers && s->o.role == ROLE_PREFILL)
+        return api_fail(e, 403, "prefill_only", NULL,
+                        "this server computes prompts for others (--role prefill): ask one of --role decode"),
+               true;
     if (!((get && at->methods & M_GET) || (post && at->methods & M_POST))) {
         r->allow = at->methods == M_GET    ? "GET, HEAD, OPTIONS"
                    : at->methods == M_POST ? "POST, OPTIONS"

@@ -5,6 +5,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -136,6 +137,25 @@ static status open_constraints(server *s, err *e) {
     return constraint_cache_open(&s->constraints, &o, e);
 }
 
+static void on_fetch(void *ud, const sched_kv *kv) { kv_fetcher_add(((server *)ud)->fetcher, kv); }
+
+static status open_role(server *s, err *e) {
+    buf layout = {0};
+    if (s->o.role == ROLE_BOTH) return ST_OK;
+    status st = engine_kv_check(s->engine, e);
+    if (st == ST_OK) st = engine_kv_describe(s->engine, &s->o.engine, &layout, e);
+    s->kv_layout = buf_take(&layout);
+    if (st != ST_OK || s->o.role == ROLE_PREFILL) return st;
+    const kv_fetch_options o = {.urls = s->o.prefill_urls,
+                                .n = s->o.n_prefill_urls,
+                                .api_key = s->o.api_key,
+                                .silence_s = s->o.prefill_silence_s,
+                                .layout = s->kv_layout,
+                                .g = s->engine};
+    s->o.sched.fetch = on_fetch;
+    return kv_fetcher_open(&s->fetcher, &o, e);
+}
+
 static status server_open_all(server *s, err *e) {
     status st = allow_connections(s, e);
     if (st == ST_OK) st = open_model(s, e);
@@ -143,17 +163,18 @@ static status server_open_all(server *s, err *e) {
     if (st == ST_OK) st = metrics_open(&s->metrics, e);
     if (st == ST_OK) st = job_table_open(&s->jobs, e);
     if (st == ST_OK) st = open_constraints(s, e);
+    if (st == ST_OK) st = open_role(s, e);
     if (st != ST_OK) return st;
     s->o.sched.on_events = server_on_events;
     s->o.sched.ud = s;
     st = scheduler_open(&s->sched, s->engine, &s->o.sched, e);
+    if (st == ST_OK && s->fetcher) st = kv_fetcher_start(s->fetcher, s->sched, e);
     if (st != ST_OK) return st;
     s->started_s = now_s();
     st = dashboard_open(&s->dashboard, s->sched, s->metrics, e);
     if (st != ST_OK) return st;
     const http_options h = {.check = routes_check,
                             .handle = routes_handle,
-                            .stream_done = generation_done,
                             .refused = on_refused,
                             .ud = s,
                             .host = s->o.host,
@@ -170,12 +191,16 @@ static void server_close_all(server *s) {
     if (s->sched) scheduler_abort_all(s->sched);
     http_close(s->http); /* its threads look at their requests until these have ended */
     dashboard_close(s->dashboard);
+    kv_fetcher_close(s->fetcher);
     scheduler_close(s->sched);
+    kv_fetcher_free(s->fetcher);
+    kv_sender_close(&s->sender);
     constraint_cache_close(s->constraints); /* behind the last answer that was held to one */
     job_table_close(s->jobs);
     metrics_close(s->metrics);
     served_model_close(&s->model);
     probe_close(&s->probe);
+    free(s->kv_layout);
     engine_close(s->engine);
 }
 
@@ -184,10 +209,13 @@ static void say_ready(const server *s) {
     bool v6 = strchr(s->o.host, ':') != NULL;
     scheduler_stats(s->sched, &st);
     printf(
-        "moonlet serve: ready on http://%s%s%s:%d (%s%s, %lld requests at a time, %lld tokens of KV, context %lld)\n",
+        "moonlet serve: ready on http://%s%s%s:%d (%s%s%s, %lld requests at a time, %lld tokens of KV, context %lld)\n",
         v6 ? "[" : "", s->o.host, v6 ? "]" : "", http_port(s->http), s->model.name,
-        engine_simulated(s->engine) ? ", SIMULATED" : "", (long long)st.max_running,
-        (long long)(st.pages * st.page_tokens), (long long)st.context);
+        engine_simulated(s->engine) ? ", SIMULATED" : "",
+        s->o.role == ROLE_PREFILL  ? ", prompts for other servers"
+        : s->o.role == ROLE_DECODE ? ", prompts from other servers"
+                                   : "",
+        (long long)st.max_running, (long long)(st.pages * st.page_tokens), (long long)st.context);
     fflush(stdout);
 }
 
@@ -288,8 +316,10 @@ status server_run(const server_options *o, err *e) {
     server s = {.o = *o};
     json_object_seed(0);
     probe_open(&s.probe);
+    kv_sender_open(&s.sender);
     status st = engine_open(&s.engine, &s.o.engine, e);
-    if (st == ST_OK && engine_follows(s.engine)) return probe_close(&s.probe), follow(&s, e);
+    if (st == ST_OK && engine_follows(s.engine))
+        return probe_close(&s.probe), kv_sender_close(&s.sender), follow(&s, e);
     if (st == ST_OK) st = server_open_all(&s, e);
     if (st == ST_OK) {
         catch_signals();

@@ -8,7 +8,15 @@
 #include "server/http/origin.h"
 #include "text/grammar/grammar.h"
 
+/* Prompts and answers in servers of their own (src/server/kv/): one computes prompts for others, the other has them
+ * computed. */
+typedef enum { ROLE_BOTH, ROLE_PREFILL, ROLE_DECODE } server_role;
+
 typedef struct {
+    server_role role;
+    const char *const *prefill_urls; /* [n_prefill_urls], ROLE_DECODE */
+    int n_prefill_urls;
+    f64 prefill_silence_s;             /* a server from which nothing comes for so long is lost */
     engine_options engine;             /* max_running >= 1 */
     scheduler_options sched;           /* its callback is the server's */
     const char *template;              /* chat template; NULL: the one the model's folder asks for */

@@ -2,6 +2,8 @@
 #ifndef SERVER_SERVER_INTERNAL_H
 #define SERVER_SERVER_INTERNAL_H
 #include "server/http/http.h"
+#include "server/kv/kv_fetch.h"
+#include "server/kv/kv_send.h"
 #include "server/reply/job.h"
 #include "server/status/dashboard.h"
 #include "server/status/metrics.h"
@@ -20,6 +22,9 @@ struct server {
     dashboard *dashboard;
     http_server *http;
     probe probe;
+    char *kv_layout;     /* --role: what KV pages of this server mean; else NULL */
+    kv_sender sender;    /* --role prefill */
+    kv_fetcher *fetcher; /* --role decode; else NULL */
     atomic_bool draining;
     f64 started_s;
 };
@@ -38,7 +43,6 @@ void route_messages(server *s, http_request *q, http_reply *r);
 void route_responses(server *s, http_request *q, http_reply *r);
 /* 404 unless the body's "model" is the one that is served. */
 bool check_model(const server *s, const json_t *body, api_error *e);
-void generation_done(void *stream); /* http_options.stream_done */
 
 /* probe.c */
 void route_health_generate(server *s, http_request *q, http_reply *r);
@@ -60,6 +64,9 @@ void route_live(server *s, http_request *q, http_reply *r);
 void route_kv_check(server *s, http_request *q, http_reply *r);
 void route_flush_cache(server *s, http_request *q, http_reply *r);
 void route_abort_request(server *s, http_request *q, http_reply *r);
+
+/* kv/kv_send.c */
+void route_kv_pages(server *s, http_request *q, http_reply *r);
 
 /* page.c: the web page and its files. */
 void route_page(server *s, http_request *q, http_reply *r);

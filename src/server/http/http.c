@@ -39,6 +39,8 @@ typedef struct {
     http_reply reply; /* a stream's */
     buf pending;      /* of a stream: what has been pulled and not been sent, from `sent` on */
     size_t sent;
+    const u8 *lent; /* of a stream: what follows that, and has not been sent */
+    size_t n_lent;
     bool over;
 } exchange;
 
@@ -90,19 +92,26 @@ static ssize_t conn_pull(void *ud, uint64_t pos, char *to, size_t max) {
     (void)pos;
     /* Waiting for the engine is no idleness of the client. */
     MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    while (x->sent == x->pending.len) {
+    while (x->sent == x->pending.len && !x->n_lent) {
         if (x->over) return MHD_CONTENT_READER_END_OF_STREAM;
         buf_clear(&x->pending);
         x->sent = 0;
         x->over = !x->reply.pull(x->reply.ud, &x->pending);
         if (x->pending.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
+        const void *lent = NULL;
+        x->n_lent = x->reply.lend ? x->reply.lend(x->reply.ud, &lent) : 0;
+        x->lent = lent;
     }
     MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)x->h->o.limits.idle_s);
     size_t n = x->pending.len - x->sent;
     if (n > max) n = max;
-    memcpy(to, x->pending.data + x->sent, n);
+    if (n) memcpy(to, x->pending.data + x->sent, n);
     x->sent += n;
-    return (ssize_t)n;
+    const size_t more = max - n < x->n_lent ? max - n : x->n_lent;
+    if (more) memcpy(to + n, x->lent, more);
+    x->lent += more;
+    x->n_lent -= more;
+    return (ssize_t)(n + more);
 }
 
 static void headers(struct MHD_Response *m, const http_reply *r) {
@@ -132,7 +141,7 @@ static enum MHD_Result send_reply(exchange *x, http_reply *r) {
     if (http_client_requests(x->h->limits, x->who) >= x->h->o.requests_max) r->close = true;
     if (r->body.failed) {
         buf_free(&r->body);
-        if (r->pull) x->h->o.stream_done(r->ud);
+        if (r->pull) r->done(r->ud);
         return MHD_NO;
     }
     if (r->pull) {
@@ -303,7 +312,7 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **context, enu
     (void)c;
     (void)code;
     if (!x) return;
-    if (x->reply.pull) h->o.stream_done(x->reply.ud);
+    if (x->reply.pull) x->reply.done(x->reply.ud);
     buf_free(&x->body);
     buf_free(&x->pending);
     http_release(&x->q, 0);

@@ -43,6 +43,9 @@ enum { HTTP_FIELDS_MAX = 12 };
 /* Fills *out (empty before) with what is to be sent next; may block. False: that was all. */
 typedef bool (*http_pull)(void *ud, buf *out);
 
+/* More to be sent behind what was pulled, from memory that stays as it is until the next pull: *data, so many bytes. */
+typedef size_t (*http_lend)(void *ud, const void **data);
+
 typedef struct http_reply {
     int status;       /* 0: not answered */
     const char *type; /* Content-Type; NULL: application/json */
@@ -52,9 +55,11 @@ typedef struct http_reply {
     const char *field[HTTP_FIELDS_MAX][2]; /* further headers: name, value; static or the request's */
     int n_fields;
     char request_id[160];
-    char warning[512];    /* X-Moonlet-Warning; printable ASCII */
-    bool close, no_retry; /* Connection: close; x-should-retry: false */
-    http_pull pull;       /* a stream instead of a body */
+    char warning[512];      /* X-Moonlet-Warning; printable ASCII */
+    bool close, no_retry;   /* Connection: close; x-should-retry: false */
+    http_pull pull;         /* a stream instead of a body */
+    http_lend lend;         /* with pull; NULL: nothing */
+    void (*done)(void *ud); /* with pull: the stream's `ud` is given back: sent, or the client has gone */
     void *ud;
 } http_reply;
 
@@ -64,7 +69,6 @@ typedef struct {
     /* Called when the headers are there, before the body: true when *reply already is the answer. */
     bool (*check)(void *ud, http_request *q, http_reply *reply);
     void (*handle)(void *ud, http_request *q, http_reply *reply);
-    void (*stream_done)(void *stream);     /* the stream's `ud` is given back: sent, or the client has gone */
     void (*refused)(void *ud, int status); /* this room answered by itself */
     void *ud;
     const char *host;

@@ -21,7 +21,9 @@ struct job {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     job_events in, out; /* `in` under the lock, `out` is the taker's */
-    bool waiting, overflow, nomem;
+    bool waiting, overflow, nomem, released;
+    const sched_kv *kv; /* of a request for KV pages */
+    i64 kv_ready;
     atomic_int refs; /* one for the taker, one for each choice that has not ended */
     scheduler *s;
     job_table *table;
@@ -119,10 +121,13 @@ void job_table_on_events(void *ud, const sched_event *ev, i64 n) {
         pthread_mutex_lock(&j->lock);
         if (ev[i].kind == SCHED_STARTED || ev[i].kind == SCHED_END) note_end(sl, &ev[i]);
         job_append(j, sl, &ev[i]);
+        if (ev[i].kind == SCHED_KV) j->kv = ev[i].kv, j->kv_ready = ev[i].kv_ready;
+        const bool unclaimed = ev[i].kind == SCHED_KV && j->released;
         /* Wake once for a run of events of one job. */
         bool more = i + 1 < n && ((slot *)ev[i + 1].user)->j == j;
         bool wake = j->waiting && !more;
         pthread_mutex_unlock(&j->lock);
+        if (unclaimed) scheduler_kv_done(j->s, ev[i].kv, 0, NULL);
         if (wake) pthread_cond_signal(&j->wake); /* with the lock free: it would only wait for that */
         if (ev[i].kind == SCHED_END) unref(j);
     }
@@ -193,6 +198,8 @@ static sched_request one_choice(const gen_request *r, const ids_buf *prompt, con
                            .prompt_top_logprobs = r->prompt_logprobs ? r->top : 0,
                            .priority = r->priority,
                            .probe = r->probe,
+                           .kv_only = r->kv_only,
+                           .kv_from = r->kv_from,
                            .cache_space = r->cache_space,
                            .deadline_s = deadline_s};
 }
@@ -299,11 +306,24 @@ job_end job_end_of(job *j, i64 choice) {
     return end;
 }
 
+const sched_kv *job_kv(job *j, i64 *ready) {
+    pthread_mutex_lock(&j->lock);
+    const sched_kv *kv = j->kv;
+    *ready = j->kv_ready;
+    pthread_mutex_unlock(&j->lock);
+    return kv;
+}
+
 void job_abort_choice(job *j, i64 choice) { scheduler_abort(j->s, j->slots[choice].id); }
 
 void job_release(job *j) {
     if (!j) return;
     table_remove(j->table, j);
     for (i64 i = 0; i < j->n; i++) scheduler_abort(j->s, j->slots[i].id);
+    pthread_mutex_lock(&j->lock);
+    const sched_kv *kv = j->kv;
+    j->released = true;
+    pthread_mutex_unlock(&j->lock);
+    if (kv) scheduler_kv_done(j->s, kv, 0, NULL);
     unref(j);
 }

@@ -50,6 +50,9 @@ bool job_submit(job **out, job_table *t, scheduler *s, const gen_request *r, con
 bool job_take(job *j, f64 timeout_s, const job_events **out, api_error *e);
 /* What is known of a choice by now. */
 job_end job_end_of(job *j, i64 choice);
+/* Of a request for KV pages: where they are, NULL: none yet, and how many of its prompt's can be read by now. Theirs
+ * until job_release(). */
+const sched_kv *job_kv(job *j, i64 *ready);
 void job_abort_choice(job *j, i64 choice);
 /* Aborts what still runs and gives the job up; its last event frees it. NULL is allowed. */
 void job_release(job *j);

@@ -42,6 +42,11 @@ bool api_fail_verdict(api_error *e, sched_verdict v, const char *param, i64 retr
 
 bool api_fail_finish(api_error *e, sched_finish f, const err *why) {
     const char *text = why && why->text[0] ? why->text : NULL;
+    if (f == SCHED_ERROR && why && why->code == ST_PEER) {
+        api_fail(e, 503, "prefill_failed", NULL, "%s", why->text);
+        e->retry_after = 1;
+        return false;
+    }
     if (f == SCHED_ERROR) return api_fail(e, 500, NULL, NULL, "%s", text ? text : "the engine failed");
     if (f == SCHED_ABORT) return api_fail(e, 503, "aborted", NULL, "the request was aborted");
     api_fail(e, 503, f == SCHED_TIMEOUT ? "timeout" : NULL, NULL, "%s", text ? text : "the request waited too long");

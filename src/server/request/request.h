@@ -42,7 +42,9 @@ typedef struct {
     bool logprobs, prompt_logprobs;
     i64 top; /* alternatives a position */
     i64 priority;
-    bool probe; /* the server's own (server/status/probe.h) */
+    bool probe;   /* the server's own (server/status/probe.h) */
+    bool kv_only; /* its prompt's KV pages from kv_from on, and no answer (server/kv/kv_send.h) */
+    i64 kv_from;
     u64 cache_space;
     const char *rid; /* NULL: the server makes one up */
 

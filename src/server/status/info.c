@@ -98,6 +98,8 @@ static void numa_nodes(buf *b, const engine *g) {
 
 static void info_key_i64(buf *b, const char *key, i64 v) { buf_fmt(b, "\"%s\":%lld,", key, (long long)v); }
 
+static const char *const role_names[] = {[ROLE_BOTH] = NULL, [ROLE_PREFILL] = "prefill", [ROLE_DECODE] = "decode"};
+
 void route_server_info(server *s, http_request *q, http_reply *r) {
     (void)q;
     sched_stats st;
@@ -125,6 +127,7 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     buf_fmt(b, "\"has_image_understanding\":%s,", s->model.pictures ? "true" : "false");
     numa_nodes(b, s->engine);
     info_key_i64(b, "nnodes", engine_processes(s->engine));
+    key_str(b, "role", role_names[o->role]);
     key_str(b, "host", o->host);
     info_key_i64(b, "port", http_port(s->http));
     key_str(b, "chat_template", chat_template_name(s->model.template));
@@ -163,6 +166,7 @@ void route_metrics(server *s, http_request *q, http_reply *r) {
     r->status = 200;
     r->type = "text/plain; version=0.0.4; charset=utf-8";
     metrics_write(s->metrics, &st, &c, s->model.name, http_connections(s->http), &r->body);
+    if (s->o.role != ROLE_BOTH) metrics_write_kv(&st, s->fetcher, s->model.name, &r->body);
 }
 
 /* ?since=N: only the samples after number N, for who asks once a second. */

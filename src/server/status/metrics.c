@@ -1,4 +1,5 @@
 #include "server/status/metrics.h"
+#include "base/json.h"
 #include "base/log.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -328,4 +329,45 @@ void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, 
         label(out, model);
         buf_fmt(out, ",status=\"%dxx\"} %lld\n", i, (long long)statuses[i]);
     }
+}
+
+/* A counter for each server that computes prompts. */
+static void write_peers(kv_fetcher *f, const char *name, const char *help, f64 (*of)(const kv_peer_stats *p),
+                        const char *model, buf *out) {
+    buf_fmt(out, "# HELP moonlet:%s %s.\n# TYPE moonlet:%s counter\n", name, help, name);
+    for (int i = 0; i < kv_fetcher_peers(f); i++) {
+        const char *url;
+        const kv_peer_stats p = kv_fetcher_peer(f, i, &url);
+        buf_fmt(out, "moonlet:%s", name);
+        label(out, model);
+        buf_fmt(out, ",server=");
+        buf_json_str(out, url, strlen(url));
+        buf_fmt(out, "} %.10g\n", of(&p));
+    }
+}
+
+static f64 peer_transfers(const kv_peer_stats *p) { return (f64)p->transfers; }
+static f64 peer_failures(const kv_peer_stats *p) { return (f64)p->failures; }
+static f64 peer_bytes(const kv_peer_stats *p) { return (f64)p->bytes; }
+static f64 peer_seconds(const kv_peer_stats *p) { return p->seconds; }
+
+void metrics_write_kv(const sched_stats *s, kv_fetcher *f, const char *model, buf *out) {
+    if (!f) {
+        one(out, "moonlet:", "kv_prompts_sending", "gauge", "Prompts whose KV pages are on their way to other servers",
+            model, (f64)s->kv_out);
+        one(out, "moonlet:", "kv_tokens_sent_total", "counter", "Tokens whose KV pages other servers asked for", model,
+            (f64)s->kv_tokens_out);
+        return;
+    }
+    one(out, "moonlet:", "kv_prompts_fetching", "gauge", "Prompts that wait for KV pages of other servers", model,
+        (f64)s->kv_in);
+    one(out, "moonlet:", "kv_tokens_fetched_total", "counter", "Tokens whose KV pages came from other servers", model,
+        (f64)s->kv_tokens_in);
+    one(out, "moonlet:", "kv_prompts_failed_total", "counter", "Requests that ended because KV pages did not come",
+        model, (f64)s->kv_failed);
+    write_peers(f, "kv_transfers_total", "Transfers that ended, by server", peer_transfers, model, out);
+    write_peers(f, "kv_transfer_failures_total", "Of these, transfers that failed", peer_failures, model, out);
+    write_peers(f, "kv_transfer_bytes_total", "Bytes of KV pages", peer_bytes, model, out);
+    write_peers(f, "kv_transfer_seconds_total", "Time in transfers, from question to last page", peer_seconds, model,
+                out);
 }

@@ -4,6 +4,7 @@
 #define SERVER_STATUS_METRICS_H
 #include "base/buf.h"
 #include "runtime/scheduler.h"
+#include "server/kv/kv_fetch.h"
 #include "server/request/constraints.h"
 #include "server/status/latency_window.h"
 
@@ -23,5 +24,8 @@ void metrics_minute(metrics *m, f64 now, latencies *out);
 
 void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, const char *model, i64 connections,
                    buf *out);
+
+/* KV pages that go to other servers, or come from them. fetcher NULL: none come. */
+void metrics_write_kv(const sched_stats *s, kv_fetcher *fetcher, const char *model, buf *out);
 
 #endif

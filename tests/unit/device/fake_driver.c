@@ -341,7 +341,8 @@ API CUresult cuMemHostAlloc(void **p, size_t n, unsigned flags) {
     ENTER(1);
     size_t i = 0;
     while (i < COUNT_OF(pins) && pins[i].p) i++;
-    if (flags || i == COUNT_OF(pins) || !(*p = malloc(n))) return CUDA_ERROR_OUT_OF_MEMORY;
+    if ((flags && flags != CU_MEMHOSTALLOC_PORTABLE) || i == COUNT_OF(pins) || !(*p = malloc(n)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     pins[i].p = *p;
     pins[i].bytes = n;
     fake.pinned++;

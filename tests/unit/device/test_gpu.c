@@ -321,6 +321,45 @@ static void replies(void **state) {
     gpu_close(g);
 }
 
+/* Copies beside what is queued: they do not wait for it, and their failures are not the stream's. */
+static void couriers(void **state) {
+    (void)state;
+    gpu *g = opened(0);
+    device *d = gpu_device(g);
+    gpu_kernel *trap;
+    device_courier *c;
+    const i32 x[3] = {1, 2, 3};
+    i32 back[3];
+    u64 arg = 0;
+    void *p;
+    err e = {0};
+    assert_int_equal(gpu_find(g, &image, "trap", &trap, &e), ST_OK);
+    assert_int_equal(d->alloc(d, &p, sizeof x, "x", &e), ST_OK);
+    assert_int_equal(d->finish(d, &e), ST_OK);
+    assert_int_equal(d->courier_open(d, 100, &c, &e), ST_OK);
+    memcpy(c->data + 8, x, sizeof x);
+    d->courier_add(d, c, true, c->data + 8, p, sizeof x);
+    assert_int_equal(d->courier_wait(d, c, &e), ST_OK);
+    d->read(d, back, p, sizeof back);
+    assert_memory_equal(back, x, sizeof x);
+    d->courier_add(d, c, false, c->data + 40, (u8 *)p + 4, 8);
+    d->courier_add(d, c, false, c->data + 60, p, 0);
+    assert_int_equal(d->courier_wait(d, c, &e), ST_OK);
+    assert_memory_equal(c->data + 40, x + 1, 8);
+    fake->fail_in = "cuMemcpyDtoHAsync_v2", fake->fail_after = 0, fake->fail_result = CUDA_ERROR_INVALID_VALUE;
+    d->courier_add(d, c, false, c->data, p, 4);
+    assert_int_equal(d->courier_wait(d, c, &e), ST_DEVICE);
+    assert_non_null(strstr(e.text, "copies beside the steps failed"));
+    assert_int_equal(d->courier_wait(d, c, &e), ST_OK);
+    assert_int_equal(d->finish(d, &e), ST_OK);
+    gpu_launch(g, trap, 1, 1, 1, 1, 0, &arg);
+    assert_int_equal(d->finish(d, &e), ST_DEVICE);
+    d->courier_close(d, c);
+    d->courier_close(d, NULL);
+    assert_int_equal(fake->pinned, 1);
+    gpu_close(g);
+}
+
 /* A copy of many pieces with an odd end, not aligned, both ways; its neighbours stay. */
 static void long_copies(void **state) {
     (void)state;
@@ -651,6 +690,7 @@ int main(void) {
                                        TEST(memory_is_refused_with_the_numbers),
                                        TEST(order_on_the_stream),
                                        TEST(replies),
+                                       TEST(couriers),
                                        TEST(long_copies),
                                        TEST(kernels_are_found_once),
                                        TEST(shared_memory),

@@ -28,6 +28,8 @@ typedef struct {
     sched_usage usage;
     i32 stop_id;
     err error;
+    const sched_kv *kv; /* of a job with kv_only: the last event's */
+    i64 kv_ready;
 } job;
 
 static u64 rng_state;
@@ -65,6 +67,11 @@ static inline void on_events(void *ud, const sched_event *ev, i64 n) {
         case SCHED_TOKEN:
             assert_true(j->started && j->n_out == ev[i].position);
             keep(&j->out[j->n_out++], &ev[i]);
+            break;
+        case SCHED_KV:
+            assert_true(j->started && ev[i].kv_ready > j->kv_ready && (!j->kv || j->kv == ev[i].kv));
+            j->kv = ev[i].kv;
+            j->kv_ready = ev[i].kv_ready;
             break;
         case SCHED_END:
             j->ended = true;
@@ -123,6 +130,8 @@ static inline void rewind_job(job *j) {
     j->n_out = j->n_in = 0;
     j->started = j->ended = false;
     j->error = (err){0};
+    j->kv = NULL;
+    j->kv_ready = 0;
     memset(&j->usage, 0, sizeof j->usage);
 }
 

@@ -1,0 +1,424 @@
+#include "server/kv/kv_fetch.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "runtime/marks.h"
+#include "server/kv/kv_pull.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    URL_MOST = 1000,
+    HELPERS = 3,        /* further connections of a transfer: one alone brings 2 GB/s */
+    PAGES_A_HELPER = 8, /* that are wanted for each of them */
+    THREADS_MOST = KV_PEERS_MOST * KV_TRANSFERS_EACH * (1 + HELPERS)
+};
+static const f64 REST_S = 2; /* that a server is passed over when it has failed */
+
+typedef struct {
+    char url[URL_MOST + 16]; /* of its /kv_pages */
+    const char *name;        /* as the user wrote it */
+    f64 rests_until;
+    kv_peer_stats stats;
+} peer;
+
+/* A prompt's pages on their way from one server; what changes is under the fetcher's lock. */
+typedef struct {
+    kv_fetcher *f;
+    const sched_kv *kv;
+    peer *at;
+    bool *there;  /* [kv->n] */
+    i64 brought;  /* pages that came from this server */
+    int helpers;  /* threads that help, or have been asked to */
+    bool stopped; /* the one that asked for it has ended */
+    err why;      /* of the first helper that failed */
+    char help_url[URL_MOST + 64 + KV_TICKET_MOST];
+} transfer;
+
+/* What waits for a thread: a prompt, or a transfer that wants help. */
+typedef struct work {
+    const sched_kv *kv; /* NULL: help */
+    transfer *help;
+    struct work *next;
+} work;
+
+typedef struct {
+    work *head, **tail;
+    pthread_cond_t wake;
+} work_queue;
+
+struct kv_fetcher {
+    kv_fetch_options o;
+    const curl_api *c;
+    struct curl_slist *headers;
+    scheduler *s;
+    peer peers[KV_PEERS_MOST];
+    pthread_t threads[THREADS_MOST];
+    int n_threads;
+    pthread_mutex_t lock;
+    work_queue prompts, help;
+    pthread_cond_t helped; /* a helper has ended */
+    bool closing;
+};
+
+/* ---- A transfer ---- */
+
+static bool transfer_wanted(void *ud) {
+    transfer *t = ud;
+    pthread_mutex_lock(&t->f->lock);
+    const bool goes_on = !t->f->closing && !t->stopped;
+    pthread_mutex_unlock(&t->f->lock);
+    return goes_on && scheduler_kv_wanted(t->f->s, t->kv);
+}
+
+static status place_page(void *ud, u64 number, i32 *page, err *e) {
+    transfer *t = ud;
+    bool wanted = number >= (u64)t->kv->from && number < (u64)t->kv->n;
+    pthread_mutex_lock(&t->f->lock);
+    if (wanted) wanted = !t->there[number];
+    pthread_mutex_unlock(&t->f->lock);
+    if (!wanted)
+        return err_set(e, ST_FORMAT, "page %llu came, which is not wanted: %lld to %lld are",
+                       (unsigned long long)number, (long long)t->kv->from, (long long)t->kv->n - 1);
+    *page = t->kv->pages[number];
+    return ST_OK;
+}
+
+static void page_written(void *ud, u64 number) {
+    transfer *t = ud;
+    pthread_mutex_lock(&t->f->lock);
+    t->there[number] = true;
+    t->brought++;
+    t->at->stats.pages++;
+    t->at->stats.bytes += (i64)engine_kv_page_bytes(t->f->o.g);
+    pthread_mutex_unlock(&t->f->lock);
+}
+
+static void put_work(work_queue *q, work *w) {
+    *q->tail = w;
+    q->tail = &w->next;
+    pthread_cond_signal(&q->wake);
+}
+
+/* The server has told by which id others can ask for a share of its pages: they do. Without memory it goes alone. */
+static void call_helpers(void *ud, const char *ticket) {
+    transfer *t = ud;
+    const i64 most = min_i64(HELPERS, (t->kv->n - t->kv->from) / PAGES_A_HELPER);
+    snprintf(t->help_url, sizeof t->help_url, "%s?transfer=%s", t->at->url, ticket);
+    for (i64 i = 0; i < most; i++) {
+        work *w = malloc(sizeof *w);
+        if (!w) return;
+        *w = (work){.help = t};
+        pthread_mutex_lock(&t->f->lock);
+        const bool closing = t->f->closing; /* who helps may have ended */
+        if (!closing) t->helpers++, put_work(&t->f->help, w);
+        pthread_mutex_unlock(&t->f->lock);
+        if (closing) return free(w);
+    }
+}
+
+static kv_question transfer_question(transfer *t) {
+    return (kv_question){.url = t->at->url,
+                         .headers = t->f->headers,
+                         .pages = true,
+                         .silence_s = t->f->o.silence_s,
+                         .wanted = transfer_wanted,
+                         .place = place_page,
+                         .written = page_written,
+                         .ud = t};
+}
+
+/* A helper's failure is the transfer's if pages lack because of it. */
+static void help(kv_puller *p, transfer *t) {
+    err e = {0};
+    long code;
+    kv_question q = transfer_question(t);
+    q.url = t->help_url;
+    if (transfer_wanted(t)) kv_puller_ask(p, &q, &code, &e);
+    pthread_mutex_lock(&t->f->lock);
+    if (t->why.code == ST_OK && e.code != ST_CANCELLED) t->why = e;
+    t->helpers--;
+    pthread_cond_broadcast(&t->f->helped);
+    pthread_mutex_unlock(&t->f->lock);
+}
+
+static void write_body(const transfer *t, i64 from, buf *b) {
+    buf_str(b, "{\"layout\":");
+    buf_json_str(b, t->f->o.layout, strlen(t->f->o.layout));
+    buf_fmt(b, ",\"from\":%lld,\"cache_space\":\"%llx\",\"ids\":[", (long long)from,
+            (unsigned long long)t->kv->cache_space);
+    for (i64 i = 0; i <= t->kv->rows; i++) buf_fmt(b, i ? ",%d" : "%d", t->kv->ids[i]);
+    buf_str(b, "]}");
+}
+
+/* The first page that lacks. */
+static i64 first_missing(const transfer *t) {
+    i64 p = t->kv->from;
+    while (p < t->kv->n && t->there[p]) p++;
+    return p;
+}
+
+/* Its helpers have ended behind it: nobody writes any more. stop: they are not to bring the rest. */
+static void wait_for_helpers(transfer *t, bool stop) {
+    pthread_mutex_lock(&t->f->lock);
+    t->stopped = stop;
+    while (t->helpers) pthread_cond_wait(&t->f->helped, &t->f->lock);
+    pthread_mutex_unlock(&t->f->lock);
+}
+
+/* Of the servers that this transfer has not been to, the one with the fewest transfers, those that rest last. */
+static peer *choose_peer(kv_fetcher *f, u64 been) {
+    const f64 now = now_s();
+    peer *best = NULL;
+    pthread_mutex_lock(&f->lock);
+    for (int i = 0; i < f->o.n; i++) {
+        peer *p = &f->peers[i];
+        if (been >> i & 1) continue;
+        const bool rests = p->rests_until > now, best_rests = best && best->rests_until > now;
+        if (!best || rests < best_rests || (rests == best_rests && p->stats.under_way < best->stats.under_way))
+            best = p;
+    }
+    if (best) best->stats.under_way++;
+    pthread_mutex_unlock(&f->lock);
+    return best;
+}
+
+static void leave_peer(kv_fetcher *f, peer *p, f64 began_s, bool failed) {
+    pthread_mutex_lock(&f->lock);
+    p->stats.under_way--;
+    p->stats.transfers++;
+    p->stats.failures += failed;
+    p->stats.seconds += now_s() - began_s;
+    p->rests_until = failed ? now_s() + REST_S : 0;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static status fetch_from(kv_puller *p, transfer *t, err *e) {
+    const f64 began = now_s();
+    const i64 from = first_missing(t);
+    buf body = {0};
+    long code = 0;
+    kv_question q = transfer_question(t);
+    q.body = &body;
+    q.begins = call_helpers;
+    for (i64 i = from; i < t->kv->n; i++) t->there[i] = false; /* all behind it are asked for again */
+    t->brought = 0;
+    t->why = (err){0};
+    t->stopped = false;
+    write_body(t, from, &body);
+    status st = body.failed ? err_nomem(e, "a prompt", body.len) : kv_puller_ask(p, &q, &code, e);
+    buf_free(&body);
+    wait_for_helpers(t, st != ST_OK);
+    if (st == ST_OK && first_missing(t) < t->kv->n)
+        st = err_set(e, ST_PEER, "%s", t->why.code == ST_OK ? "some were not sent" : t->why.text);
+    const bool failed = st == ST_PEER || st == ST_FORMAT;
+    leave_peer(t->f, t->at, began, failed);
+    if (!failed) return st; /* else it is not the server's fault */
+    err_prefix(e, "prefill server %s, %lld of %lld pages", t->at->name, (long long)t->brought,
+               (long long)(t->kv->n - from));
+    log_warn("%s", e->text);
+    return e->code = ST_PEER;
+}
+
+static void fetch_prompt(kv_fetcher *f, kv_puller *p, const sched_kv *kv) {
+    err why = {0};
+    status st = err_set(&why, ST_PEER, "there is no prefill server");
+    u64 been = 0;
+    transfer t = {.f = f, .kv = kv, .there = calloc((size_t)kv->n, sizeof *t.there)};
+    if (!t.there) st = err_nomem(&why, "a transfer of KV pages", (u64)kv->n);
+    while (st == ST_PEER && (t.at = choose_peer(f, been))) {
+        been |= (u64)1 << (t.at - f->peers);
+        st = fetch_from(p, &t, &why);
+    }
+    scheduler_kv_done(f->s, kv, t.there ? first_missing(&t) : kv->from, st == ST_OK ? NULL : &why);
+    free(t.there);
+}
+
+/* ---- Threads ---- */
+
+/* NULL: the fetcher closes. Prompts that wait by then are taken all the same: each is given back. */
+static work *next_work(kv_fetcher *f, work_queue *q) {
+    pthread_mutex_lock(&f->lock);
+    while (!q->head && !f->closing) pthread_cond_wait(&q->wake, &f->lock);
+    work *w = q->head;
+    if (w) q->head = w->next;
+    if (!q->head) q->tail = &q->head;
+    pthread_mutex_unlock(&f->lock);
+    return w;
+}
+
+static void *fetcher_thread(kv_fetcher *f, work_queue *q) {
+    kv_puller p;
+    err e = {0};
+    const status st = kv_puller_open(&p, f->c, f->o.g, &e);
+    for (work *w; (w = next_work(f, q)); free(w)) {
+        if (w->help)
+            help(&p, w->help);
+        else if (st == ST_OK)
+            fetch_prompt(f, &p, w->kv);
+        else
+            scheduler_kv_done(f->s, w->kv, w->kv->from, &e);
+    }
+    kv_puller_close(&p);
+    return NULL;
+}
+
+static void *prompt_thread(void *f) { return fetcher_thread(f, &((kv_fetcher *)f)->prompts); }
+static void *help_thread(void *f) { return fetcher_thread(f, &((kv_fetcher *)f)->help); }
+
+void kv_fetcher_add(kv_fetcher *f, const sched_kv *kv) {
+    work *w = malloc(sizeof *w);
+    err e = {0};
+    if (!w) {
+        err_nomem(&e, "a transfer of KV pages", sizeof *w);
+        return scheduler_kv_done(f->s, kv, kv->from, &e);
+    }
+    *w = (work){.kv = kv};
+    pthread_mutex_lock(&f->lock);
+    const bool closing = f->closing;
+    if (!closing) put_work(&f->prompts, w);
+    pthread_mutex_unlock(&f->lock);
+    if (!closing) return;
+    free(w);
+    err_set(&e, ST_PEER, "the server is shutting down");
+    scheduler_kv_done(f->s, kv, kv->from, &e);
+}
+
+status kv_fetcher_start(kv_fetcher *f, scheduler *s, err *e) {
+    sigset_t all, before;
+    int failed = 0;
+    f->s = s;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
+    while (!failed && f->n_threads < f->o.n * KV_TRANSFERS_EACH * (1 + HELPERS)) {
+        void *(*const run)(void *) = f->n_threads % (1 + HELPERS) ? help_thread : prompt_thread;
+        failed = pthread_create(&f->threads[f->n_threads], NULL, run, f);
+        if (!failed) pthread_setname_np(f->threads[f->n_threads], "kv-fetch");
+        f->n_threads += !failed;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? err_set(e, ST_LIMIT, "a thread for KV pages cannot be started: %s", strerror(failed)) : ST_OK;
+}
+
+/* ---- Open and close ---- */
+
+/* Do pages of the server mean the same? ST_PEER: it does not answer. */
+static status compare(kv_fetcher *f, kv_puller *p, const peer *at, err *e) {
+    long code;
+    marks_line own, other;
+    const kv_question q = {.url = at->url, .headers = f->headers, .silence_s = f->o.silence_s};
+    status st = kv_puller_ask(p, &q, &code, e);
+    if (code == 404) return err_set(e, ST_INPUT, "it hands out no KV pages: start it with --role prefill");
+    if (st != ST_OK) return code >= 400 && code < 500 ? e->code = ST_INPUT : st;
+    json_t *v = json_parse(p->answer.data ? p->answer.data : "", p->answer.len, "its answer", e);
+    const char *layout = json_string_value(json_object_get(v, "layout"));
+    if (!layout)
+        st = err_set(e, ST_INPUT, "its /kv_pages is not Moonlet's");
+    else if (marks_differ(f->o.layout, layout, &own, &other))
+        st = err_set(e, ST_INPUT, "%.*s is %.*s here and %.*s there: KV pages would not mean the same",
+                     own.name ? own.n_name : other.n_name, own.name ? own.name : other.name, own.name ? own.n_value : 7,
+                     own.name ? own.value : "nothing", other.name ? other.n_value : 7,
+                     other.name ? other.value : "nothing");
+    json_decref(v);
+    return st;
+}
+
+static status compare_all(kv_fetcher *f, err *e) {
+    kv_puller p;
+    status st = kv_puller_open(&p, f->c, f->o.g, e);
+    for (int i = 0; st == ST_OK && i < f->o.n; i++) {
+        const peer *at = &f->peers[i];
+        st = compare(f, &p, at, e);
+        if (st == ST_OK) continue;
+        err_prefix(e, "prefill server %s", at->name);
+        if (st != ST_PEER) break;
+        log_note("%s; prompts wait for it", e->text);
+        st = ST_OK;
+    }
+    kv_puller_close(&p);
+    return st;
+}
+
+static status add_peer(kv_fetcher *f, int i, err *e) {
+    const char *url = f->o.urls[i];
+    size_t n = strlen(url);
+    while (n && url[n - 1] == '/') n--;
+    if (n > URL_MOST || (strncmp(url, "http://", 7) && strncmp(url, "https://", 8)))
+        return err_set(e, ST_INPUT, "--prefill-url %.200s: expected http://HOST:PORT", url);
+    memcpy(f->peers[i].url, url, n);
+    memcpy(f->peers[i].url + n, "/kv_pages", 10);
+    f->peers[i].name = url;
+    return ST_OK;
+}
+
+static bool make_headers(kv_fetcher *f) {
+    buf key = {0};
+    struct curl_slist *l = f->c->slist_append(NULL, "Content-Type: application/json"), *more = l;
+    if (l) more = f->c->slist_append(l, "Expect:");
+    if (more && f->o.api_key) {
+        buf_fmt(&key, "Authorization: Bearer %s", f->o.api_key);
+        more = key.failed ? NULL : f->c->slist_append(l, key.data);
+    }
+    buf_free(&key);
+    f->headers = l;
+    return more != NULL;
+}
+
+static void queue_open(work_queue *q) {
+    q->tail = &q->head;
+    pthread_cond_init(&q->wake, NULL);
+}
+
+status kv_fetcher_open(kv_fetcher **out, const kv_fetch_options *o, err *e) {
+    kv_fetcher *f = *out = calloc(1, sizeof *f);
+    if (!f) return err_nomem(e, "fetching KV pages", sizeof *f);
+    f->o = *o;
+    queue_open(&f->prompts);
+    queue_open(&f->help);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->helped, NULL);
+    status st = o->n <= KV_PEERS_MOST
+                    ? ST_OK
+                    : err_set(e, ST_INPUT, "--prefill-url: %d of them, %d are possible", o->n, KV_PEERS_MOST);
+    for (int i = 0; st == ST_OK && i < o->n; i++) st = add_peer(f, i, e);
+    if (st == ST_OK) st = curl_api_open(&f->c, e);
+    if (st == ST_OK && !make_headers(f)) st = err_nomem(e, "fetching KV pages", 0);
+    if (st == ST_OK) st = compare_all(f, e);
+    if (st == ST_OK) return ST_OK;
+    kv_fetcher_free(f);
+    *out = NULL;
+    return st;
+}
+
+/* Helpers that nobody was told of leave with what they had: whoever waits for them is woken. */
+void kv_fetcher_close(kv_fetcher *f) {
+    if (!f) return;
+    pthread_mutex_lock(&f->lock);
+    f->closing = true;
+    pthread_cond_broadcast(&f->prompts.wake);
+    pthread_cond_broadcast(&f->help.wake);
+    pthread_mutex_unlock(&f->lock);
+    while (f->n_threads) pthread_join(f->threads[--f->n_threads], NULL);
+}
+
+void kv_fetcher_free(kv_fetcher *f) {
+    if (!f) return;
+    kv_fetcher_close(f);
+    if (f->headers) f->c->slist_free_all(f->headers);
+    pthread_cond_destroy(&f->prompts.wake);
+    pthread_cond_destroy(&f->help.wake);
+    pthread_cond_destroy(&f->helped);
+    pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+int kv_fetcher_peers(const kv_fetcher *f) { return f->o.n; }
+
+kv_peer_stats kv_fetcher_peer(kv_fetcher *f, int i, const char **url) {
+    pthread_mutex_lock(&f->lock);
+    const kv_peer_stats out = f->peers[i].stats;
+    pthread_mutex_unlock(&f->lock);
+    *url = f->peers[i].name;
+    return out;
+}
