@@ -159,14 +159,15 @@ static status profile_forecast_options(profile_opts *o, err *e) {
     engine_options *eo = &o->m.engine;
     forecast_load loads[FORECAST_LOADS];
     forecast_options f = {.links = o->links, .steps = o->steps, .json = o->out, .loads = loads, .seed = (u64)o->seed};
-    status st = forecast_ranks(o->forecast, &f.ranks, &f.stages, e);
+    status st = forecast_layout_parse(o->forecast, &f.layout, e);
+    const bool one_host = f.layout.stages < 2 && !f.layout.roles && forecast_hosts(&f.layout) < 2;
     f.network = (o->network > 0 ? o->network : 400) * 1e9 / 8;
-    if (st == ST_OK && o->network > 0 && f.stages < 2)
-        st = err_set(e, ST_INPUT, "--network is for stages: --forecast tp8pp2");
+    if (st == ST_OK && o->network > 0 && one_host)
+        st = err_set(e, ST_INPUT, "--network is for several hosts: --forecast tp8pp2, tp16 or tp8+tp8");
     if (st == ST_OK && !(f.n_loads = forecast_loads_parse(loads, o->workloads.items, o->workloads.n, e))) st = e->code;
     if (st == ST_OK && (eo->tp || eo->tp_slice || eo->pp))
         st = err_set(e, ST_INPUT, "--forecast %s runs --tp-slice %lld --tp 1 by itself", o->forecast,
-                     (long long)f.ranks);
+                     (long long)f.layout.ranks);
     return st == ST_OK ? profile_forecast(&f, eo, e) : st;
 }
 
@@ -236,12 +237,12 @@ int cmd_profile(int argc, char **argv) {
         {"json", 0, OPT_STR, &o.json, "FILE", "the same as JSON lines", 0, 0},
         SPECULATIVE_OPTS(o.draft),
         OPT_GROUP("Forecast"),
-        {"forecast", 0, OPT_STR, &o.forecast, "tpN|tpNppM",
-         "instead: TTFT, TPOT and tokens/s of N GPUs, or of M stages of N, from steps of one rank and what their links "
-         "take",
+        {"forecast", 0, OPT_STR, &o.forecast, "tpN|tpNppM|tpN+tpN",
+         "instead: TTFT, TPOT and tokens/s of N GPUs, of M stages of N, or of N for prompts and N for answers, from "
+         "steps of one rank and what their links take",
          0, 0},
         {"network", 0, OPT_REAL, &o.network, "GBIT",
-         "with stages: Gb/s from a GPU to its peer of the next one (default: 400)", 0.001, 1e6},
+         "between stages, hosts of 8 and servers: Gb/s from a GPU to its peer (default: 400)", 0.001, 1e6},
         {"workload", 0, OPT_LIST, &o.workloads, "IN,OUT,N",
          "tokens of a prompt and its answer, and requests at a time; may be repeated (default: 10240,512,2 10240,512,40 "
          "8192,1024,4 8192,1024,64)",

@@ -11,6 +11,8 @@
 #include <string.h>
 
 static const f64 HOP_S = 20e-6; /* of a message between hosts, beside its bytes */
+static const f64 HTTP_RATE =
+    7e9; /* bytes a second, measured on loopback: bench/results/h200/serving/2026-11-28-roles.txt */
 enum { LINKS_MOST = 1 << 20 /* bytes of a table */, PROMPTS = 3, EMPTY_CALLS = 200, BATCHES = 5 };
 
 typedef struct {
@@ -53,16 +55,22 @@ forecast_load forecast_largest(const forecast_load *loads, int n) {
     return most;
 }
 
-status forecast_ranks(const char *text, i64 *ranks, i64 *stages, err *e) {
+status forecast_layout_parse(const char *text, forecast_layout *out, err *e) {
     char *end = NULL;
-    *ranks = strncmp(text, "tp", 2) ? 0 : strtoll(text + 2, &end, 10);
-    *stages = 1;
+    forecast_layout l = {.ranks = strncmp(text, "tp", 2) ? 0 : strtoll(text + 2, &end, 10), .stages = 1};
     const bool staged = end && !strncmp(end, "pp", 2);
-    if (staged) *stages = strtoll(end + 2, &end, 10);
-    if (!end || *end || *ranks < 2 || *ranks > COMM_RANKS_MAX || *stages < 1 + staged ||
-        *stages > COMM_RANKS_MAX / *ranks)
-        return err_set(e, ST_INPUT, "--forecast %.40s is not tp2 to tp%d, or as tp8pp2, of %d ranks at most", text,
+    if (staged) l.stages = strtoll(end + 2, &end, 10);
+    l.roles = end && !staged && !strncmp(end, "+tp", 3);
+    if (l.roles && strtoll(end + 3, &end, 10) != l.ranks) l.ranks = 0;
+    if (!end || *end || l.ranks < 2 || l.ranks > COMM_RANKS_MAX || l.stages < 1 + staged ||
+        l.stages > COMM_RANKS_MAX / l.ranks)
+        return err_set(e, ST_INPUT,
+                       "--forecast %.40s is not tp2 to tp%d, or as tp8pp2, of %d ranks at most, or as tp8+tp8", text,
                        COMM_RANKS_MAX, COMM_RANKS_MAX);
+    if (l.ranks > FORECAST_HOST_GPUS && l.ranks % FORECAST_HOST_GPUS)
+        return err_set(e, ST_INPUT, "--forecast %.40s: hosts have %d GPUs each, of which all are used", text,
+                       FORECAST_HOST_GPUS);
+    *out = l;
     return ST_OK;
 }
 
@@ -107,6 +115,7 @@ f64 link_read_us(const link_table *t, i64 gpus, f64 bytes) {
 }
 
 static status read_links(const forecast_options *o, const char *chip, link_table *t, err *e) {
+    const i64 gpus = o->layout.ranks / forecast_hosts(&o->layout);
     char there[4096], file[96] = "links/";
     const char *path = o->links ? o->links : there;
     buf text = {0};
@@ -115,10 +124,15 @@ static status read_links(const forecast_options *o, const char *chip, link_table
     if (st == ST_OK) st = file_read(path, LINKS_MOST, &text, e);
     if (st != ST_OK) return err_prefix(e, "--links");
     buf_char(&text, 0);
-    st = text.failed ? err_nomem(e, "a table", text.len) : link_table_parse(t, text.data, path, o->ranks, e);
+    st = text.failed ? err_nomem(e, "a table", text.len) : link_table_parse(t, text.data, path, gpus, e);
     buf_free(&text);
-    if (st == ST_OK) printf("what sums over %lld GPUs take: %s\n", (long long)o->ranks, path);
+    if (st == ST_OK) printf("what sums over %lld GPUs take: %s\n", (long long)gpus, path);
     return st;
+}
+
+f64 forecast_between_hosts(i64 hosts, f64 bytes, f64 network) {
+    if (hosts < 2) return 0;
+    return HOP_S + 2 * (f64)(hosts - 1) / (f64)hosts * bytes / FORECAST_HOST_GPUS / network;
 }
 
 /* ---- what the host takes ---- */
@@ -143,22 +157,30 @@ static status time_threads(i64 n, f64 *seconds, err *e) {
 
 /* ---- measured steps, and what follows from them ---- */
 
+/* A sum of n rows of the residual stream: within a host, and between hosts. */
+static f64 sum_us(const forecast_run *f, i64 n) {
+    const f64 values = (f64)n * (f64)engine_config(f->g)->hidden;
+    return link_us(&f->links, values / LINK_DIM) +
+           forecast_between_hosts(forecast_hosts(&f->o->layout), 2 * values, f->o->network) * 1e6;
+}
+
 /* A step of n rows: the seconds that its exchanges take more between GPUs than this rank's took with itself. context:
  * of a prompt whose ranks divide the KV cache and collect it; 0: decode. */
 static status more_for_links(const forecast_run *f, i64 n, i64 context, f64 *more, err *e) {
     const model_config *c = engine_config(f->g);
-    const f64 others = (f64)(f->o->ranks - 1),
+    const f64 others = (f64)(f->o->layout.ranks - 1),
               sums = 2 * (f64)c->n_layers + 1; /* of layers' halves, and the embedding */
     const f64 row = 2 * (f64)c->n_heads;       /* bytes of a latent of its heads */
     struct {
         exchange_kind kind;
         const char *name;
         f64 us, times;
-    } all[] = {{EXCHANGE_SUM, "a sum", link_us(&f->links, (f64)n * (f64)c->hidden / LINK_DIM), sums},
+    } all[] = {{EXCHANGE_SUM, "a sum", sum_us(f, n), sums},
                {EXCHANGE_QUERIES, "queries",
-                link_read_us(&f->links, f->o->ranks, others * (f64)n * row * (f64)(c->kv_lora + c->rope)),
+                link_read_us(&f->links, f->o->layout.ranks, others * (f64)n * row * (f64)(c->kv_lora + c->rope)),
                 (f64)c->n_layers},
-               {EXCHANGE_PARTS, "parts", link_read_us(&f->links, f->o->ranks, others * (f64)n * row * (f64)c->kv_lora),
+               {EXCHANGE_PARTS, "parts",
+                link_read_us(&f->links, f->o->layout.ranks, others * (f64)n * row * (f64)c->kv_lora),
                 (f64)c->n_layers}};
     status st = ST_OK;
     *more = 0;
@@ -171,8 +193,8 @@ static status more_for_links(const forecast_run *f, i64 n, i64 context, f64 *mor
                itself * 1e6);
     }
     if (f->kv_ranks > 1 && context) {
-        const f64 us = link_read_us(&f->links, f->o->ranks,
-                                    others / (f64)f->o->ranks * (f64)(context * (c->kv_lora + c->rope)) * 2);
+        const f64 us = link_read_us(&f->links, f->o->layout.ranks,
+                                    others / (f64)f->o->layout.ranks * (f64)(context * (c->kv_lora + c->rope)) * 2);
         printf("%8s of %5lld rows: %7.1f us between GPUs\n", "KV pages", (long long)context, us);
         *more += (f64)c->n_layers * us * 1e-6;
     }
@@ -215,6 +237,10 @@ forecast_times forecast_staged(const forecast_times *t, i64 stages, i64 at_a_tim
                                                        : (f64)stages * (t->step * share + step_hop)};
 }
 
+static const char *form_name(const forecast_run *f) {
+    return f->apart ? "apart" : f->kv_ranks > 1 ? "divided" : "whole";
+}
+
 /* Seconds in which n rows go to the next stage. */
 static f64 hop_s(const forecast_run *f, i64 n) {
     return HOP_S + (f64)(n * engine_config(f->g)->hidden * 2) / f->o->network;
@@ -225,12 +251,46 @@ static status stages_of(const forecast_run *f, const forecast_load *w, i64 batch
                         err *e) {
     i64 layers[STAGES_MAX];
     const i64 n = engine_config(f->g)->n_layers;
-    if (f->o->stages < 2) return ST_OK;
-    status st = model_divide_layers(n, f->o->stages, NULL, "--forecast, stages", layers, e);
+    if (f->o->layout.stages < 2) return ST_OK;
+    status st = model_divide_layers(n, f->o->layout.stages, NULL, "--forecast, stages", layers, e);
     if (st != ST_OK) return st;
-    *t = forecast_staged(t, f->o->stages, w->at_a_time, (f64)layers[0] / (f64)n, links ? hop_s(f, w->in) : 0,
+    *t = forecast_staged(t, f->o->layout.stages, w->at_a_time, (f64)layers[0] / (f64)n, links ? hop_s(f, w->in) : 0,
                          links ? hop_s(f, batch) : 0);
     return ST_OK;
+}
+
+forecast_result forecast_of_roles(const forecast_load *w, const forecast_times *t, f64 transfer, f64 *busy) {
+    const f64 all = (f64)w->at_a_time, out = (f64)w->out, ttft = t->prompt + transfer + t->step;
+    const f64 rate = fmin(all / (ttft + (out - 1) * t->step), 1 / t->prompt); /* requests a second */
+    *busy = rate * t->prompt;
+    return (forecast_result){.ttft_s = ttft, .tpot_s = t->step, .tokens_per_s = rate * out};
+}
+
+/* Seconds that the KV rows of a prompt take from one server to another: over HTTP (docs/guide/roles.md). */
+static f64 transfer_s(const forecast_run *f, i64 tokens) {
+    const model_config *c = engine_config(f->g);
+    const f64 bytes = (f64)tokens * (f64)(c->kv_lora + c->rope) * (f64)c->n_layers * 2;
+    return bytes / fmin(HTTP_RATE, f->o->network);
+}
+
+static void print_roles(const forecast_run *f, const forecast_load *w, const forecast_times *t) {
+    f64 busy = 0;
+    const f64 transfer = transfer_s(f, w->in);
+    const forecast_result r = forecast_of_roles(w, t, transfer, &busy);
+    printf(
+        "%5lld in, %4lld out, %2lld at a time, KV %s: prompt %6.1f ms, its KV rows %6.1f ms, step %6.2f ms: TTFT %6.1f "
+        "ms, TPOT %6.2f ms, %5.0f output tok/s; the prompts' GPUs are busy for %3.0f %%\n",
+        (long long)w->in, (long long)w->out, (long long)w->at_a_time, form_name(f), t->prompt * 1e3, transfer * 1e3,
+        t->step * 1e3, r.ttft_s * 1e3, r.tpot_s * 1e3, r.tokens_per_s, busy * 100);
+    fflush(stdout);
+    if (!f->o->json) return;
+    fprintf(f->o->json,
+            "{\"profile\":\"forecast_roles\",\"ranks\":%lld,\"kv_ranks\":%lld,\"dp_attention\":%s,\"input\":%lld,"
+            "\"output\":%lld,\"at_a_time\":%lld,\"prompt_ms\":%.4f,\"transfer_ms\":%.4f,\"step_ms\":%.4f,"
+            "\"ttft_ms\":%.4f,\"tpot_ms\":%.4f,\"output_tokens_per_s\":%.2f,\"prompts_busy\":%.4f,\"plan\":\"%s\"}\n",
+            (long long)f->o->layout.ranks, (long long)f->kv_ranks, f->apart ? "true" : "false", (long long)w->in,
+            (long long)w->out, (long long)w->at_a_time, t->prompt * 1e3, transfer * 1e3, t->step * 1e3, r.ttft_s * 1e3,
+            r.tpot_s * 1e3, r.tokens_per_s, busy, engine_plan(f->g));
 }
 
 static void print_forecast(const forecast_run *f, const forecast_load *w, const forecast_times *own,
@@ -239,12 +299,9 @@ static void print_forecast(const forecast_run *f, const forecast_load *w, const 
     FILE *json = f->o->json;
     printf("%5lld in, %4lld out, %2lld at a time, KV %s: prompt %6.1f ms (%5.1f of them links), step %6.2f ms (%5.2f): "
            "TTFT %6.1f ms, TPOT %6.2f ms, %5.0f output tok/s\n",
-           (long long)w->in, (long long)w->out, (long long)w->at_a_time,
-           f->apart          ? "apart"
-           : f->kv_ranks > 1 ? "divided"
-                             : "whole",
-           t->prompt * 1e3, (t->prompt - own->prompt) * 1e3, t->step * 1e3, (t->step - own->step) * 1e3, r.ttft_s * 1e3,
-           r.tpot_s * 1e3, r.tokens_per_s);
+           (long long)w->in, (long long)w->out, (long long)w->at_a_time, form_name(f), t->prompt * 1e3,
+           (t->prompt - own->prompt) * 1e3, t->step * 1e3, (t->step - own->step) * 1e3, r.ttft_s * 1e3, r.tpot_s * 1e3,
+           r.tokens_per_s);
     fflush(stdout);
     if (!json) return;
     fprintf(
@@ -252,16 +309,18 @@ static void print_forecast(const forecast_run *f, const forecast_load *w, const 
         "{\"profile\":\"forecast\",\"ranks\":%lld,\"stages\":%lld,\"kv_ranks\":%lld,\"dp_attention\":%s,\"input\":%lld,\"output\":%lld,"
         "\"at_a_time\":%lld,\"prompt_ms\":%.4f,\"prompt_own_ms\":%.4f,\"step_ms\":%.4f,\"step_own_ms\":%.4f,"
         "\"ttft_ms\":%.4f,\"tpot_ms\":%.4f,\"output_tokens_per_s\":%.2f,\"plan\":\"%s\"}\n",
-        (long long)f->o->ranks, (long long)f->o->stages, (long long)f->kv_ranks, f->apart ? "true" : "false",
-        (long long)w->in, (long long)w->out, (long long)w->at_a_time, t->prompt * 1e3, own->prompt * 1e3, t->step * 1e3,
-        own->step * 1e3, r.ttft_s * 1e3, r.tpot_s * 1e3, r.tokens_per_s, engine_plan(f->g));
+        (long long)f->o->layout.ranks, (long long)f->o->layout.stages, (long long)f->kv_ranks,
+        f->apart ? "true" : "false", (long long)w->in, (long long)w->out, (long long)w->at_a_time, t->prompt * 1e3,
+        own->prompt * 1e3, t->step * 1e3, own->step * 1e3, r.ttft_s * 1e3, r.tpot_s * 1e3, r.tokens_per_s,
+        engine_plan(f->g));
 }
 
+/* Of one server, and with roles of two of them, one of which computes the prompts. */
 static status forecast_loads(const forecast_run *f, err *e) {
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < f->o->n_loads; i++) {
         const forecast_load *w = &f->o->loads[i];
-        const i64 batch = ceil_div(w->at_a_time, f->o->stages);
+        const i64 batch = ceil_div(w->at_a_time, f->o->layout.stages);
         forecast_times own = {0}, more = {0};
         st = median_prompt(f, w->in, &own.prompt, e);
         if (st == ST_OK) st = median_step(f, batch, w->in + w->out / 2, &own.step, e);
@@ -272,6 +331,7 @@ static status forecast_loads(const forecast_run *f, err *e) {
         if (st == ST_OK) st = stages_of(f, w, batch, &own, false, e);
         if (st == ST_OK) st = stages_of(f, w, batch, &all, true, e);
         if (st == ST_OK) print_forecast(f, w, &own, &all);
+        if (st == ST_OK && f->o->layout.roles) print_roles(f, w, &all);
     }
     return st;
 }
@@ -317,7 +377,7 @@ static void print_crossings(const forecast_run *f) {
             fprintf(f->o->json,
                     "{\"profile\":\"forecast_kv\",\"ranks\":%lld,\"sequences\":%lld,\"contexts\":[%.0f,%.0f],"
                     "\"whole_ms\":[%.4f,%.4f],\"divided_ms\":[%.4f,%.4f],\"divided_from\":%.0f}\n",
-                    (long long)f->o->ranks, (long long)f->batches[b], x->context[0], x->context[1], x->whole[0],
+                    (long long)f->o->layout.ranks, (long long)f->batches[b], x->context[0], x->context[1], x->whole[0],
                     x->whole[1], x->divided[0], x->divided[1], isinf(at) ? -1 : at);
     }
 }
@@ -325,7 +385,7 @@ static void print_crossings(const forecast_run *f) {
 /* ---- both forms ---- */
 
 static status forecast_form(forecast_run *f, engine_options *eo, i64 kv_ranks, bool apart, err *e) {
-    const i64 shares = apart ? f->o->ranks : 1; /* of the pool, each for whole sequences */
+    const i64 shares = apart ? f->o->layout.ranks : 1; /* of the pool, each for whole sequences */
     f->kv_ranks = kv_ranks;
     f->apart = eo->dp_attention = apart;
     eo->dcp = apart ? 0 : kv_ranks;
@@ -336,7 +396,7 @@ static status forecast_form(forecast_run *f, engine_options *eo, i64 kv_ranks, b
     if (st == ST_OK && !f->links.n) st = read_links(f->o, engine_ops(f->g)->name, &f->links, e);
     if (st == ST_OK) st = step_timer_open(&f->m, f->g, eo->max_running, eo->context, 1, f->o->seed, e);
     if (st == ST_OK) st = forecast_loads(f, e);
-    if (st == ST_OK && !apart && f->o->stages == 1) st = measure_crossings(f, eo->context, e);
+    if (st == ST_OK && !apart && f->o->layout.stages == 1) st = measure_crossings(f, eo->context, e);
     step_timer_close(f->m);
     engine_close(f->g);
     return st;
@@ -345,46 +405,56 @@ static status forecast_form(forecast_run *f, engine_options *eo, i64 kv_ranks, b
 status profile_forecast(const forecast_options *o, engine_options *eo, err *e) {
     static const i64 batches[] = {1, 4, 16, 40, 64};
     const forecast_load most = forecast_largest(o->loads, o->n_loads);
-    const i64 asked = eo->dcp;
+    const i64 asked = eo->dcp, hosts = forecast_hosts(&o->layout);
     forecast_run f = {.o = o};
     f64 host = 0;
-    if (asked > 1 && asked != o->ranks)
+    if (asked > 1 && asked != o->layout.ranks)
         return err_set(e, ST_INPUT, "--dcp %lld with --forecast tp%lld: all ranks divide the KV cache, or none does",
-                       (long long)asked, (long long)o->ranks);
-    eo->tp = 1, eo->tp_slice = o->ranks, eo->load_format = "dummy";
-    eo->max_running = ceil_div(most.at_a_time, o->stages), eo->context = ceil_div(most.out + 1, KV_PAGE) * KV_PAGE;
+                       (long long)asked, (long long)o->layout.ranks);
+    if (asked > 1 && hosts > 1)
+        return err_set(e, ST_INPUT, "--dcp %lld: ranks of several hosts do not divide the KV cache", (long long)asked);
+    eo->tp = 1, eo->tp_slice = o->layout.ranks, eo->load_format = "dummy";
+    eo->max_running = ceil_div(most.at_a_time, o->layout.stages),
+    eo->context = ceil_div(most.out + 1, KV_PAGE) * KV_PAGE;
     if (!eo->chunk) eo->chunk = most.in;
     if (eo->chunk < most.in)
         return err_set(e, ST_INPUT, "--chunked-prefill-size %lld: a forecast's prompts are single steps of %lld tokens",
                        (long long)eo->chunk, (long long)most.in);
     for (size_t i = 0; i < COUNT_OF(batches); i++)
         if (batches[i] <= most.at_a_time) f.batches[f.n_batches++] = batches[i];
-    status st = time_threads(o->ranks, &host, e);
+    status st = time_threads(o->layout.ranks, &host, e);
     if (st != ST_OK) return st;
     printf("FORECAST of %lld GPUs, not a run of them: steps of one rank (made-up weights, KV cache of zeros), and what "
            "its exchanges take more between GPUs.\nTTFT: nobody is in front. TPOT and output: each request that "
            "ends is followed by another, whose prompt holds up the others.\nThe threads of %lld ranks take %.0f us a "
            "step on this host, beside the GPUs.\n",
-           (long long)(o->ranks * o->stages), (long long)o->ranks, host * 1e6);
+           (long long)(o->layout.ranks * o->layout.stages), (long long)o->layout.ranks, host * 1e6);
     if (eo->ep > 1)
         printf(
             "Experts in %lld groups: this rank's has an average share of the rows; a step waits for the one that has "
             "most.\n",
             (long long)eo->ep);
-    if (o->stages > 1)
+    if (o->layout.stages > 1)
         printf(
             "%lld stages of these: a batch of as many answers is under way in each. Rows of %.0f Gb/s a GPU and %.0f "
             "us, both of them assumed, go from one to the next.\n",
-            (long long)o->stages, o->network * 8e-9, HOP_S * 1e6);
+            (long long)o->layout.stages, o->network * 8e-9, HOP_S * 1e6);
+    if (hosts > 1)
+        printf("%lld hosts: a sum is made within each, then between them, %.0f Gb/s a GPU and %.0f us, both assumed.\n",
+               (long long)hosts, o->network * 8e-9, HOP_S * 1e6);
+    if (o->layout.roles)
+        printf("One server as described, and behind it two, of which one computes the prompts: KV rows go from it at "
+               "%.1f GB/s.\n",
+               fmin(HTTP_RATE, o->network) * 1e-9);
     const bool apart = eo->dp_attention || !asked;
-    bool whole = asked <= 1 && !eo->dp_attention, divided = asked != 1 && !eo->dp_attention;
+    bool whole = asked <= 1 && !eo->dp_attention, divided = asked != 1 && !eo->dp_attention && hosts == 1;
     if (whole) st = forecast_form(&f, eo, 1, false, e);
     if (st == ST_LIMIT && divided) {
         printf("all of the KV cache on every rank: %s\n", e->text);
         whole = false, st = ST_OK, *e = (err){0};
     }
-    if (st == ST_OK && divided) st = forecast_form(&f, eo, o->ranks, false, e);
+    if (st == ST_OK && divided) st = forecast_form(&f, eo, o->layout.ranks, false, e);
     if (st == ST_OK && apart) st = forecast_form(&f, eo, 1, true, e);
-    if (st == ST_OK && whole && divided && o->stages == 1) print_crossings(&f);
+    if (st == ST_OK && whole && divided && o->layout.stages == 1) print_crossings(&f);
     return st;
 }

@@ -22,9 +22,20 @@ f64 link_us(const link_table *t, f64 rows);
  * measured. */
 f64 link_read_us(const link_table *t, i64 gpus, f64 bytes);
 
-/* "tp8": 8 ranks, one stage; "tp8pp2": two stages of 8. ST_INPUT: it is none, or not of 2 to 64 ranks a stage, and in
- * all. */
-status forecast_ranks(const char *text, i64 *ranks, i64 *stages, err *e);
+/* "tp8": 8 ranks, one stage; "tp8pp2": two stages of 8; "tp8+tp8": 8 that compute prompts for 8 that write answers. */
+enum { FORECAST_HOST_GPUS = 8 /* ranks beyond so many are of several hosts */ };
+typedef struct {
+    i64 ranks, stages; /* ranks: of a stage, or of each role */
+    bool roles;
+} forecast_layout;
+/* ST_INPUT: it is none, not of 2 to 64 ranks a stage and in all, or of 8 and some on hosts of 8. */
+status forecast_layout_parse(const char *text, forecast_layout *out, err *e);
+static inline i64 forecast_hosts(const forecast_layout *l) {
+    return l->ranks > FORECAST_HOST_GPUS ? l->ranks / FORECAST_HOST_GPUS : 1;
+}
+/* Seconds that a sum over several hosts takes beside that within each: of `bytes`, which each of a host's GPUs has a
+ * share of, sent at `network` bytes a second to its peers of other hosts and back. */
+f64 forecast_between_hosts(i64 hosts, f64 bytes, f64 network);
 
 /* Requests: so many at a time, of so many tokens in and out. */
 typedef struct {
@@ -53,6 +64,11 @@ typedef struct {
 } forecast_result;
 forecast_result forecast_of(const forecast_load *w, const forecast_times *t);
 
+/* The same where prompts are computed by GPUs of their own, one after the other, and their KV rows take `transfer`
+ * seconds: answers wait for nobody; requests a second are what their number gives, at most what the prompts' GPUs do.
+ * *busy: the share of the time in which these compute. */
+forecast_result forecast_of_roles(const forecast_load *w, const forecast_times *t, f64 transfer, f64 *busy);
+
 /* Milliseconds of a decode step at two contexts, of ranks that have all of the KV cache each and of such that divide
  * it. */
 typedef struct {
@@ -63,9 +79,10 @@ typedef struct {
 f64 forecast_crossing_at(const forecast_crossing *x);
 
 typedef struct {
-    const char *links;        /* NULL: the table that comes along */
-    i64 ranks, stages, steps; /* ranks: of a stage */
-    f64 network;              /* of stages: bytes a second from a GPU to its peer of the next one */
+    const char *links; /* NULL: the table that comes along */
+    forecast_layout layout;
+    i64 steps;
+    f64 network; /* bytes a second from a GPU to its peer of another stage or host, or between servers */
     const forecast_load *loads;
     int n_loads;
     u64 seed;

@@ -198,6 +198,17 @@ expect(
     "it is said once, and the server ends well", status == 0 and log.count("has no room for a recorded step") == 1, log
 )
 
+# Prompts computed by another server: its pages by copies beside the steps, drafts' rows, too, in chunks.
+prompts = [list(range(9 * n, 10 * n)) for n in (70, 129, 190)]
+there = Server("--role", "prefill", *FLAGS, "--chunked-prefill-size", "64")
+url = ("--role", "decode", "--prefill-url", f"http://127.0.0.1:{there.port}", "--prefill-min-tokens", "64")
+here, alone = Server(*url, *FLAGS), Server(*FLAGS)
+fetched, own = ([text(a) for a in ask_all(s, prompts, 4)] for s in (here, alone))
+expect("pages of another server's GPU: the texts of one server", fetched == own, (fetched, own))
+expect("they came from there", here.metric("moonlet:kv_tokens_fetched_total") == sum(map(len, prompts)) - 3, here.log)
+sound = [s.get("/kv_check")[1]["ok"] for s in (here, there)], [s.stop() for s in (here, there, alone)]
+expect("all pages are where they belong, at the end", sound == ([True, True], [0, 0, 0]), sound)
+
 answers, status, log, _ = broken_gpu("fail")
 expect("a GPU that fails: the request gets an error", answers[0][0] == 200 and answers[1][0] in (0, 500, 503), answers)
 expect("and the server ends with one message", status == 1 and log.count("failed: CUDA error 700") == 1, log)

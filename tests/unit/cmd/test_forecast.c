@@ -135,24 +135,56 @@ static void workloads(void **state) {
     assert_int_equal(forecast_loads_parse(w, many, FORECAST_LOADS + 1, &e), 0);
 }
 
+/* Two that wait for nobody; and so many that the prompts' GPUs cannot do more. */
+static void servers_with_roles(void **state) {
+    (void)state;
+    const forecast_times t = {.prompt = 0.2, .step = 0.01, .holds = 0.2};
+    const forecast_load two = {1000, 100, 2}, many = {1000, 100, 20};
+    f64 busy;
+    const forecast_result r = forecast_of_roles(&two, &t, 0.05, &busy);
+    assert_true(fabs(r.ttft_s - 0.26) < 1e-12 && fabs(r.tpot_s - 0.01) < 1e-12);
+    assert_true(fabs(r.tokens_per_s - 2 * 100 / 1.25) < 1e-9 && fabs(busy - 2 / 1.25 * 0.2) < 1e-12);
+    const forecast_result full = forecast_of_roles(&many, &t, 0.05, &busy);
+    assert_true(fabs(full.tokens_per_s - 100 / 0.2) < 1e-9 && fabs(busy - 1) < 1e-12);
+}
+
+static void several_hosts(void **state) {
+    (void)state;
+    const forecast_layout eight = {.ranks = 8}, sixteen = {.ranks = 16}, all = {.ranks = 64};
+    assert_true(forecast_hosts(&eight) == 1 && forecast_hosts(&sixteen) == 2 && forecast_hosts(&all) == 8);
+    assert_true(forecast_between_hosts(1, 1e9, 50e9) == 0);
+    assert_true(fabs(forecast_between_hosts(2, 8e6, 50e9) - (HOP_S + 1e6 / 50e9)) < 1e-15);
+    assert_true(fabs(forecast_between_hosts(8, 8e6, 50e9) - (HOP_S + 1.75e6 / 50e9)) < 1e-15);
+}
+
 static void names(void **state) {
     (void)state;
-    i64 n, stages;
+    forecast_layout l;
     err e = {0};
-    static const char *const bad[] = {"tp8pp", "tp8pp1", "tp8pp9", "tp8pp2x", "pp2", "tp1pp2", "tp8pp-2", "tp",
-                                      "tp1",   "tp65",   "8",      "tp8x",    "dp8", "tp-8",   ""};
-    assert_int_equal(forecast_ranks("tp8", &n, &stages, &e), ST_OK);
-    assert_true(n == 8 && stages == 1);
-    assert_int_equal(forecast_ranks("tp4pp16", &n, &stages, &e), ST_OK);
-    assert_true(n == 4 && stages == 16);
-    for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(forecast_ranks(bad[i], &n, &stages, &e), ST_INPUT);
+    static const char *const bad[] = {"tp8pp",    "tp8pp1",     "tp8pp9", "tp8pp2x", "pp2",     "tp1pp2",
+                                      "tp8pp-2",  "tp",         "tp1",    "tp65",    "8",       "tp8x",
+                                      "dp8",      "tp-8",       "",       "tp12",    "tp8+tp4", "tp8+",
+                                      "tp8+tp8x", "tp8pp2+tp8", "tp8+8",  "tp1+tp1"};
+    assert_int_equal(forecast_layout_parse("tp8", &l, &e), ST_OK);
+    assert_true(l.ranks == 8 && l.stages == 1 && !l.roles);
+    assert_int_equal(forecast_layout_parse("tp4pp16", &l, &e), ST_OK);
+    assert_true(l.ranks == 4 && l.stages == 16 && !l.roles);
+    assert_int_equal(forecast_layout_parse("tp16", &l, &e), ST_OK);
+    assert_true(l.ranks == 16 && l.stages == 1);
+    assert_int_equal(forecast_layout_parse("tp8+tp8", &l, &e), ST_OK);
+    assert_true(l.ranks == 8 && l.stages == 1 && l.roles);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        e = (err){0};
+        assert_int_equal(forecast_layout_parse(bad[i], &l, &e), ST_INPUT);
+        assert_non_null(strstr(e.text, "--forecast"));
+    }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tables),    cmocka_unit_test(between_the_lines),
-                                       cmocka_unit_test(our_table), cmocka_unit_test(loads),
-                                       cmocka_unit_test(pipelines), cmocka_unit_test(workloads),
-                                       cmocka_unit_test(names),     cmocka_unit_test(reads),
-                                       cmocka_unit_test(crossings)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables), cmocka_unit_test(between_the_lines),  cmocka_unit_test(our_table),
+        cmocka_unit_test(loads),  cmocka_unit_test(pipelines),          cmocka_unit_test(workloads),
+        cmocka_unit_test(names),  cmocka_unit_test(servers_with_roles), cmocka_unit_test(several_hosts),
+        cmocka_unit_test(reads),  cmocka_unit_test(crossings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
