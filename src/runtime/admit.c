@@ -124,13 +124,15 @@ static i64 task_share_of(const scheduler *s, const task *t) {
 }
 
 /* Who loses its place first, of those in a share. A probe takes nobody's, whatever happens to it. Pages that are being
- * handed out stay. */
+ * handed out stay, and those that are being fetched are not free before that has ended: such tasks come last. */
 static task *worst(const scheduler *s, i64 share) {
     task *w = NULL;
     for (i64 i = 0; i < s->n_running && !(w && w->r.probe); i++) {
         task *r = s->running[i];
         if (task_share_of(s, r) != share || r->r.kv_only) continue;
-        if (!w || r->r.probe || before(w, r)) w = r;
+        if (!w || r->r.probe || (is_arriving(w) && !is_arriving(r)) ||
+            (is_arriving(w) == is_arriving(r) && before(w, r)))
+            w = r;
     }
     return w;
 }
@@ -197,7 +199,7 @@ static void admit_start(scheduler *s, task *t) {
 static i64 reach_of(const scheduler *s, const task *t, i64 share) {
     i64 reach = radix_available(&s->tree, (i32)share);
     for (i64 i = 0; i < s->n_running; i++)
-        if (s->running[i]->r.priority < t->r.priority && task_share_of(s, s->running[i]) == share)
+        if (s->running[i]->r.priority < t->r.priority && task_share_of(s, s->running[i]) == share && !s->running[i]->kv)
             reach += s->running[i]->n_pages;
     return reach;
 }

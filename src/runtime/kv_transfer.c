@@ -22,7 +22,8 @@ static kv_transfer *transfer_open(scheduler *s, task *t, i64 from, i64 rows, boo
                        .pages = pages,
                        .from = from,
                        .n = n,
-                       .cache_space = t->r.cache_space};
+                       .cache_space = t->r.cache_space,
+                       .priority = t->r.priority};
     k->t = t;
     k->in = in;
     k->wanted = true;
@@ -100,8 +101,10 @@ void kv_leave(scheduler *s, task *t) {
     *(k->in ? &s->n_arriving : &s->n_leaving) -= 1;
     pthread_mutex_lock(&s->lock);
     k->wanted = false;
+    const bool under_way = !k->done;
     if (!k->in && !k->ready) k->done = s->kv_news = true;
     pthread_mutex_unlock(&s->lock);
+    if (k->in && under_way && s->o.drop) s->o.drop(s->o.ud, &k->kv);
 }
 
 /* What came for a task that waits for it. */
@@ -120,12 +123,22 @@ static void arrive(scheduler *s, kv_transfer *k) {
     end_task(s, t, SCHED_ERROR, true);
 }
 
+/* Whole pages of a prompt that nobody waits for any more: the next one that begins so finds them. */
+static void keep_arrived(scheduler *s, const kv_transfer *k) {
+    const radix_tokens tokens = {k->kv.ids, NULL, 0};
+    const i64 whole = min_i64(k->arrived, k->kv.rows / KV_PAGE);
+    if (!s->o.disable_radix_cache && whole > k->kv.from)
+        radix_insert(&s->tree, k->kv.cache_space, &tokens, k->kv.pages, whole);
+}
+
 static void transfer_close(scheduler *s, kv_transfer *k) {
     kv_transfer **at = &s->transfers;
     while (*at != k) at = &(*at)->next;
     *at = k->next;
     if (k->t && k->in)
         arrive(s, k);
+    else if (k->in)
+        keep_arrived(s, k);
     else if (k->t) /* whoever takes its pages has gone */
         end_task(s, k->t, SCHED_ABORT, true);
     radix_release(&s->tree, k->kv.pages, k->kv.n);

@@ -216,7 +216,7 @@ static void answer_control(scheduler *s) {
 static void wait_for_others(scheduler *s) {
     static const f64 LOOK_S = 0.02;
     struct timespec until;
-    if (!s->resting || !s->n_live || s->inbox.n || s->any_abort || s->kv_news) return;
+    if (!s->resting || !s->n_live || s->inbox.n || s->any_abort || s->kv_news || s->control) return;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += (long)(LOOK_S * 1e9);
     until.tv_sec += until.tv_nsec / 1000000000;

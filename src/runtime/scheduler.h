@@ -50,6 +50,7 @@ typedef struct {
     const i32 *pages; /* [n]: of the engine's pool */
     i64 from, n;      /* pages from `from` on are wanted; the ones before are in the prefix cache */
     u64 cache_space;
+    i64 priority;
 } sched_kv;
 
 /* Sizes that the engine's memory plan needs (KV pool, chunk, most running requests) are in engine_options. */
@@ -85,6 +86,8 @@ typedef struct {
      * in the prefix cache: somebody writes kv's pages, in another thread, then calls scheduler_kv_done(). The request
      * waits for that; the rest of its prompt is computed here. Must return soon. NULL: prompts are computed here */
     void (*fetch)(void *ud, const sched_kv *kv);
+    /* With fetch: nobody waits for kv any more. What has not been begun is given back at once. */
+    void (*drop)(void *ud, const sched_kv *kv);
     i64 fetch_least;   /* 0: KV_PAGE */
     bool draft_always; /* as many drafts as there may be in every step, also where plain steps are faster */
     bool manual;       /* no engine thread: the caller drives scheduler_step() (tests, benches) */

@@ -98,13 +98,14 @@ static status allow_connections(server *s, err *e) {
     struct rlimit r;
     i64 want = s->o.connections ? s->o.connections : DEFAULT_CONNECTIONS;
     if (getrlimit(RLIMIT_NOFILE, &r)) r.rlim_cur = r.rlim_max = RLIM_INFINITY;
-    rlim_t need = (rlim_t)(want + OWN_FILES);
+    const i64 own = OWN_FILES + s->o.n_prefill_urls * KV_TRANSFERS_EACH * KV_CONNECTIONS_EACH;
+    rlim_t need = (rlim_t)(want + own);
     if (r.rlim_cur != RLIM_INFINITY && r.rlim_cur < need) {
         r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > need ? need : r.rlim_max;
         setrlimit(RLIMIT_NOFILE, &r);
         getrlimit(RLIMIT_NOFILE, &r);
     }
-    i64 fit = r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= need ? want : (i64)r.rlim_cur - OWN_FILES;
+    i64 fit = r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= need ? want : (i64)r.rlim_cur - own;
     if (fit < want && (s->o.connections || fit < 1))
         return err_set(e, ST_LIMIT, "--max-connections %lld needs %lld open files, %lld are allowed (ulimit -n)",
                        (long long)want, (long long)need, (long long)r.rlim_cur);
@@ -139,6 +140,8 @@ static status open_constraints(server *s, err *e) {
 
 static void on_fetch(void *ud, const sched_kv *kv) { kv_fetcher_add(((server *)ud)->fetcher, kv); }
 
+static void on_drop(void *ud, const sched_kv *kv) { kv_fetcher_drop(((server *)ud)->fetcher, kv); }
+
 static status open_role(server *s, err *e) {
     buf layout = {0};
     if (s->o.role == ROLE_BOTH) return ST_OK;
@@ -153,6 +156,7 @@ static status open_role(server *s, err *e) {
                                 .layout = s->kv_layout,
                                 .g = s->engine};
     s->o.sched.fetch = on_fetch;
+    s->o.sched.drop = on_drop;
     return kv_fetcher_open(&s->fetcher, &o, e);
 }
 

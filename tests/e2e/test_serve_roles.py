@@ -270,6 +270,16 @@ def test_a_client_that_goes_ends_the_transfer(wired):
     assert here.stats()["pages_used"] == 0
 
 
+def test_a_prompt_that_no_server_takes_is_computed_here():
+    there = prefill("--max-total-tokens", "256")
+    here, alone = decode(there.port), Server(*FEW)
+    body = {"text": long_text(8, 150), "sampling_params": {"max_new_tokens": 8, "temperature": 0}}
+    assert here.post("/generate", body)["text"] == alone.post("/generate", body)["text"]
+    assert fetched(here) == here.metric("moonlet:kv_transfer_failures_total") == 0
+    assert [s.stop() for s in (here, alone, there)] == [0] * 3
+    assert any("does not take a prompt of" in line for line in here.log)
+
+
 def test_the_other_server_takes_over():
     """Where one of two fails, the transfer goes on at the other from the page that lacks."""
     two = [prefill(), prefill()]
@@ -384,6 +394,8 @@ def test_hostile_questions(trio):
         ({**good, "from": -1}, 400),
         ({**good, "from": 1 << 50}, 400),
         ({**good, "cache_space": "xyz"}, 400),
+        ({**good, "cache_space": "-1"}, 400),
+        ({**good, "priority": "high"}, 400),
         ({**good, "cache_space": ""}, 400),
         ([], 400),
         (b"\0\xff", 400),

@@ -611,38 +611,43 @@ static void slice_of_four(const char *dir, const random_model *m) {
     free(whole), free(again), free(divided);
 }
 
+/* A small model, which takes a tenth of nano's time. */
+static random_model four_heads(i64 layers) {
+    return (random_model){.name = "four heads",
+                          .vocab = 157,
+                          .hidden = 64,
+                          .layers = layers,
+                          .dense = 1,
+                          .heads = 4,
+                          .q_lora = 32,
+                          .kv_lora = 64,
+                          .nope = 16,
+                          .rope = 16,
+                          .v = 16,
+                          .inter = 128,
+                          .expert_inter = 128,
+                          .experts = 6,
+                          .top_k = 2,
+                          .shared = 1,
+                          .context = 512,
+                          .attn = WF_BF16,
+                          .mlp = WF_BF16,
+                          .expert = {WF_INT4_GROUP, WF_INT4_GROUP},
+                          .embed = WF_BF16,
+                          .router = WF_BF16};
+}
+
 static void models_divided(void **state) {
     (void)state;
     const random_model nano = {.name = "nano", .vocab = 2048};
-    const random_model four = {.name = "four heads",
-                               .vocab = 157,
-                               .hidden = 64,
-                               .layers = 2,
-                               .dense = 1,
-                               .heads = 4,
-                               .q_lora = 32,
-                               .kv_lora = 64,
-                               .nope = 16,
-                               .rope = 16,
-                               .v = 16,
-                               .inter = 128,
-                               .expert_inter = 128,
-                               .experts = 6,
-                               .top_k = 2,
-                               .shared = 1,
-                               .context = 512,
-                               .attn = WF_BF16,
-                               .mlp = WF_BF16,
-                               .expert = {WF_INT4_GROUP, WF_INT4_GROUP},
-                               .embed = WF_BF16,
-                               .router = WF_BF16};
+    const random_model four = four_heads(2);
     char dir[64];
     divided("models/nano", &nano, 2, NULL);
-    divided("models/nano", &nano, 2, "3,3");
     divided_kv("models/nano", &nano, 2, NULL);
     /* few rows: experts and what lies in front of them in one launch. One GPU's second row is 0.072 from ref's */
     draws_agree("nano on two GPUs", "models/nano", (engine_options){.device = "cuda", .tp = 2}, 0.09);
     assert_true(random_model_write(&four, 31, dir, NULL));
+    divided(dir, &four, 2, "3,3");
     divided(dir, &four, 4, "0,1,0,1");
     divided_kv(dir, &four, 4, "0,1,0,1");
     slice_of_four(dir, &four);
@@ -663,17 +668,20 @@ static void models_divided(void **state) {
 
 static void models_in_stages(void **state) {
     (void)state;
-    const random_model nano = {.name = "nano", .vocab = 2048};
-    staged("models/nano", &nano, &(engine_options){.device = "cuda", .pp = 3, .pp_layers = "4,1,1", .gpus = "3,1,0"});
+    const random_model nano = {.name = "nano", .vocab = 2048}, six = four_heads(6), two = four_heads(2);
+    char dir[64];
+    assert_true(random_model_write(&six, 31, dir, NULL));
+    staged(dir, &six, &(engine_options){.device = "cuda", .pp = 3, .pp_layers = "4,1,1", .gpus = "3,1,0"});
     staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .chunk = 33});
-    staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .dcp = 2, .chunk = 33});
-    staged("models/nano", &nano, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .nccl = true});
-    draws_agree("nano in two stages", "models/nano", (engine_options){.device = "cuda", .tp = 2, .pp = 2}, 0.09);
-    draws_agree("nano in two stages by NCCL", "models/nano", (engine_options){.device = "cuda", .pp = 2, .nccl = true},
-                0.09);
+    staged(dir, &six, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .dcp = 2, .chunk = 33});
+    staged(dir, &six, &(engine_options){.device = "cuda", .tp = 2, .pp = 2, .nccl = true});
+    random_model_remove(dir);
+    assert_true(random_model_write(&two, 31, dir, NULL)); /* the deeper, the further are few rows' logits from ref's */
+    draws_agree("two stages", dir, (engine_options){.device = "cuda", .tp = 2, .pp = 2}, 0.09);
+    draws_agree("two stages by NCCL", dir, (engine_options){.device = "cuda", .pp = 2, .nccl = true}, 0.09);
+    random_model_remove(dir);
 }
 
-/* The same exchanges by NCCL: it names who is late. Its own sums have another order: they are the fake one's alone. */
 static void nccl_exchanges(void **state) {
     f64 start = now_s();
     by_nccl = true;
@@ -725,21 +733,24 @@ static void nccl_fails_behind_recordings(void **state) {
 
 static void nccl_models(void **state) {
     (void)state;
-    const random_model nano = {.name = "nano", .vocab = 2048};
+    const random_model four = four_heads(2);
+    char dir[64];
+    assert_true(random_model_write(&four, 31, dir, NULL));
     engine_options o = {.device = "cuda", .tp = 2, .nccl = true};
-    f32 *ref = logits_of("models/nano", &nano, (engine_options){.device = "ref"}, false);
-    f32 *all = logits_of("models/nano", &nano, o, true), *prompt = logits_of("models/nano", &nano, o, false);
+    f32 *ref = logits_of(dir, &four, (engine_options){.device = "ref"}, false);
+    f32 *all = logits_of(dir, &four, o, true), *prompt = logits_of(dir, &four, o, false);
     o.eager = true;
-    f32 *again = logits_of("models/nano", &nano, o, true);
-    near(&nano, "ranks by NCCL", all, ref, 0.04);
-    near(&nano, "a prompt by NCCL", prompt, ref, 0.04);
-    same("another run by NCCL, launch by launch", all, again, nano.vocab);
+    f32 *again = logits_of(dir, &four, o, true);
+    near(&four, "ranks by NCCL", all, ref, 0.04);
+    near(&four, "a prompt by NCCL", prompt, ref, 0.04);
+    same("another run by NCCL, launch by launch", all, again, four.vocab);
     setenv("EMU_NO_PEERS", "1", 1);
     o.nccl = false; /* who cannot reach the other's memory goes to it by itself */
-    f32 *apart = logits_of("models/nano", &nano, o, true);
-    same("GPUs that do not reach each other's memory", apart, all, nano.vocab);
+    f32 *apart = logits_of(dir, &four, o, true);
+    same("GPUs that do not reach each other's memory", apart, all, four.vocab);
     unsetenv("EMU_NO_PEERS");
-    draws_agree("nano by NCCL", "models/nano", (engine_options){.device = "cuda", .tp = 2, .nccl = true}, 0.09);
+    draws_agree("two ranks by NCCL", dir, (engine_options){.device = "cuda", .tp = 2, .nccl = true}, 0.09);
+    random_model_remove(dir);
     free(ref), free(all), free(prompt), free(again), free(apart);
 }
 

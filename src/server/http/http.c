@@ -108,9 +108,11 @@ static ssize_t conn_pull(void *ud, uint64_t pos, char *to, size_t max) {
     if (n) memcpy(to, x->pending.data + x->sent, n);
     x->sent += n;
     const size_t more = max - n < x->n_lent ? max - n : x->n_lent;
-    if (more) memcpy(to + n, x->lent, more);
-    x->lent += more;
-    x->n_lent -= more;
+    if (more) {
+        memcpy(to + n, x->lent, more);
+        x->lent += more;
+        x->n_lent -= more;
+    }
     return (ssize_t)(n + more);
 }
 

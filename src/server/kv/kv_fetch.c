@@ -10,9 +10,8 @@
 
 enum {
     URL_MOST = 1000,
-    HELPERS = 3,        /* further connections of a transfer: one alone brings 2 GB/s */
-    PAGES_A_HELPER = 8, /* that are wanted for each of them */
-    THREADS_MOST = KV_PEERS_MOST * KV_TRANSFERS_EACH * (1 + HELPERS)
+    HELPERS = KV_CONNECTIONS_EACH - 1, /* further connections of a transfer: one alone brings 2 GB/s */
+    PAGES_A_HELPER = 8                 /* that are wanted for each of them */
 };
 static const f64 REST_S = 2; /* that a server is passed over when it has failed */
 
@@ -23,12 +22,14 @@ typedef struct {
     kv_peer_stats stats;
 } peer;
 
+typedef enum { PAGE_LACKS, PAGE_COMES, PAGE_THERE } page_state;
+
 /* A prompt's pages on their way from one server; what changes is under the fetcher's lock. */
 typedef struct {
     kv_fetcher *f;
     const sched_kv *kv;
     peer *at;
-    bool *there;  /* [kv->n] */
+    u8 *there;    /* [kv->n]: page_state */
     i64 brought;  /* pages that came from this server */
     int helpers;  /* threads that help, or have been asked to */
     bool stopped; /* the one that asked for it has ended */
@@ -44,9 +45,17 @@ typedef struct work {
 } work;
 
 typedef struct {
-    work *head, **tail;
+    work *head;
     pthread_cond_t wake;
 } work_queue;
+
+/* A thread and what it pulls with. */
+typedef struct {
+    kv_fetcher *f;
+    bool helps; /* else it begins transfers */
+    pthread_t thread;
+    kv_puller puller;
+} fetcher_hand;
 
 struct kv_fetcher {
     kv_fetch_options o;
@@ -54,8 +63,8 @@ struct kv_fetcher {
     struct curl_slist *headers;
     scheduler *s;
     peer peers[KV_PEERS_MOST];
-    pthread_t threads[THREADS_MOST];
-    int n_threads;
+    fetcher_hand *hands; /* [n_hands] */
+    int n_hands, n_threads;
     pthread_mutex_t lock;
     work_queue prompts, help;
     pthread_cond_t helped; /* a helper has ended */
@@ -74,13 +83,14 @@ static bool transfer_wanted(void *ud) {
 
 static status place_page(void *ud, u64 number, i32 *page, err *e) {
     transfer *t = ud;
-    bool wanted = number >= (u64)t->kv->from && number < (u64)t->kv->n;
-    pthread_mutex_lock(&t->f->lock);
-    if (wanted) wanted = !t->there[number];
-    pthread_mutex_unlock(&t->f->lock);
-    if (!wanted)
+    if (number < (u64)t->kv->from || number >= (u64)t->kv->n)
         return err_set(e, ST_FORMAT, "page %llu came, which is not wanted: %lld to %lld are",
                        (unsigned long long)number, (long long)t->kv->from, (long long)t->kv->n - 1);
+    pthread_mutex_lock(&t->f->lock);
+    const bool first = t->there[number] == PAGE_LACKS;
+    if (first) t->there[number] = PAGE_COMES;
+    pthread_mutex_unlock(&t->f->lock);
+    if (!first) return err_set(e, ST_FORMAT, "page %llu came twice", (unsigned long long)number);
     *page = t->kv->pages[number];
     return ST_OK;
 }
@@ -88,16 +98,21 @@ static status place_page(void *ud, u64 number, i32 *page, err *e) {
 static void page_written(void *ud, u64 number) {
     transfer *t = ud;
     pthread_mutex_lock(&t->f->lock);
-    t->there[number] = true;
+    t->there[number] = PAGE_THERE;
     t->brought++;
     t->at->stats.pages++;
     t->at->stats.bytes += (i64)engine_kv_page_bytes(t->f->o.g);
     pthread_mutex_unlock(&t->f->lock);
 }
 
+static i64 work_priority(const work *w) { return w->kv ? w->kv->priority : 0; }
+
+/* Behind those of the same priority. */
 static void put_work(work_queue *q, work *w) {
-    *q->tail = w;
-    q->tail = &w->next;
+    work **at = &q->head;
+    while (*at && work_priority(*at) >= work_priority(w)) at = &(*at)->next;
+    w->next = *at;
+    *at = w;
     pthread_cond_signal(&q->wake);
 }
 
@@ -146,8 +161,8 @@ static void help(kv_puller *p, transfer *t) {
 static void write_body(const transfer *t, i64 from, buf *b) {
     buf_str(b, "{\"layout\":");
     buf_json_str(b, t->f->o.layout, strlen(t->f->o.layout));
-    buf_fmt(b, ",\"from\":%lld,\"cache_space\":\"%llx\",\"ids\":[", (long long)from,
-            (unsigned long long)t->kv->cache_space);
+    buf_fmt(b, ",\"from\":%lld,\"cache_space\":\"%llx\",\"priority\":%lld,\"ids\":[", (long long)from,
+            (unsigned long long)t->kv->cache_space, (long long)t->kv->priority);
     for (i64 i = 0; i <= t->kv->rows; i++) buf_fmt(b, i ? ",%d" : "%d", t->kv->ids[i]);
     buf_str(b, "]}");
 }
@@ -155,7 +170,7 @@ static void write_body(const transfer *t, i64 from, buf *b) {
 /* The first page that lacks. */
 static i64 first_missing(const transfer *t) {
     i64 p = t->kv->from;
-    while (p < t->kv->n && t->there[p]) p++;
+    while (p < t->kv->n && t->there[p] == PAGE_THERE) p++;
     return p;
 }
 
@@ -164,6 +179,7 @@ static void wait_for_helpers(transfer *t, bool stop) {
     pthread_mutex_lock(&t->f->lock);
     t->stopped = stop;
     while (t->helpers) pthread_cond_wait(&t->f->helped, &t->f->lock);
+    t->stopped = false;
     pthread_mutex_unlock(&t->f->lock);
 }
 
@@ -184,16 +200,18 @@ static peer *choose_peer(kv_fetcher *f, u64 been) {
     return best;
 }
 
-static void leave_peer(kv_fetcher *f, peer *p, f64 began_s, bool failed) {
+static void leave_peer(kv_fetcher *f, peer *p, f64 began_s, bool good, bool failed) {
     pthread_mutex_lock(&f->lock);
     p->stats.under_way--;
     p->stats.transfers++;
     p->stats.failures += failed;
     p->stats.seconds += now_s() - began_s;
-    p->rests_until = failed ? now_s() + REST_S : 0;
+    if (good) p->rests_until = 0;
+    if (failed) p->rests_until = now_s() + REST_S;
     pthread_mutex_unlock(&f->lock);
 }
 
+/* ST_LIMIT: it takes no such prompt; that is not its fault. */
 static status fetch_from(kv_puller *p, transfer *t, err *e) {
     const f64 began = now_s();
     const i64 from = first_missing(t);
@@ -202,18 +220,24 @@ static status fetch_from(kv_puller *p, transfer *t, err *e) {
     kv_question q = transfer_question(t);
     q.body = &body;
     q.begins = call_helpers;
-    for (i64 i = from; i < t->kv->n; i++) t->there[i] = false; /* all behind it are asked for again */
+    for (i64 i = from; i < t->kv->n; i++) t->there[i] = PAGE_LACKS; /* all behind it are asked for again */
     t->brought = 0;
     t->why = (err){0};
-    t->stopped = false;
     write_body(t, from, &body);
     status st = body.failed ? err_nomem(e, "a prompt", body.len) : kv_puller_ask(p, &q, &code, e);
     buf_free(&body);
     wait_for_helpers(t, st != ST_OK);
-    if (st == ST_OK && first_missing(t) < t->kv->n)
-        st = err_set(e, ST_PEER, "%s", t->why.code == ST_OK ? "some were not sent" : t->why.text);
-    const bool failed = st == ST_PEER || st == ST_FORMAT;
-    leave_peer(t->f, t->at, began, failed);
+    const bool lack = first_missing(t) < t->kv->n, late = !lack && (st == ST_PEER || st == ST_FORMAT);
+    if (late) log_warn("prefill server %s, behind the last page: %s", t->at->name, e->text);
+    if (late) st = ST_OK;
+    if (st == ST_OK && lack) st = err_set(e, ST_PEER, "%s", t->why.code == ST_OK ? "some were not sent" : t->why.text);
+    const bool refused = code == 400, failed = !refused && (st == ST_PEER || st == ST_FORMAT);
+    leave_peer(t->f, t->at, began, st == ST_OK, failed || late);
+    if (refused) {
+        log_note("prefill server %s does not take a prompt of %lld tokens: %s", t->at->name, (long long)t->kv->rows,
+                 e->text);
+        return ST_LIMIT;
+    }
     if (!failed) return st; /* else it is not the server's fault */
     err_prefix(e, "prefill server %s, %lld of %lld pages", t->at->name, (long long)t->brought,
                (long long)(t->kv->n - from));
@@ -225,13 +249,15 @@ static void fetch_prompt(kv_fetcher *f, kv_puller *p, const sched_kv *kv) {
     err why = {0};
     status st = err_set(&why, ST_PEER, "there is no prefill server");
     u64 been = 0;
-    transfer t = {.f = f, .kv = kv, .there = calloc((size_t)kv->n, sizeof *t.there)};
+    transfer t = {.f = f, .kv = kv, .there = calloc((size_t)kv->n, 1)};
     if (!t.there) st = err_nomem(&why, "a transfer of KV pages", (u64)kv->n);
-    while (st == ST_PEER && (t.at = choose_peer(f, been))) {
+    while ((st == ST_PEER || st == ST_LIMIT) && transfer_wanted(&t) && (t.at = choose_peer(f, been))) {
         been |= (u64)1 << (t.at - f->peers);
         st = fetch_from(p, &t, &why);
     }
-    scheduler_kv_done(f->s, kv, t.there ? first_missing(&t) : kv->from, st == ST_OK ? NULL : &why);
+    /* What the last one does not take is computed here. */
+    const bool good = st == ST_OK || st == ST_LIMIT;
+    scheduler_kv_done(f->s, kv, t.there ? first_missing(&t) : kv->from, good ? NULL : &why);
     free(t.there);
 }
 
@@ -243,29 +269,31 @@ static work *next_work(kv_fetcher *f, work_queue *q) {
     while (!q->head && !f->closing) pthread_cond_wait(&q->wake, &f->lock);
     work *w = q->head;
     if (w) q->head = w->next;
-    if (!q->head) q->tail = &q->head;
     pthread_mutex_unlock(&f->lock);
     return w;
 }
 
-static void *fetcher_thread(kv_fetcher *f, work_queue *q) {
-    kv_puller p;
-    err e = {0};
-    const status st = kv_puller_open(&p, f->c, f->o.g, &e);
-    for (work *w; (w = next_work(f, q)); free(w)) {
+static void *fetcher_thread(void *ud) {
+    fetcher_hand *h = ud;
+    for (work *w; (w = next_work(h->f, h->helps ? &h->f->help : &h->f->prompts)); free(w)) {
         if (w->help)
-            help(&p, w->help);
-        else if (st == ST_OK)
-            fetch_prompt(f, &p, w->kv);
+            help(&h->puller, w->help);
         else
-            scheduler_kv_done(f->s, w->kv, w->kv->from, &e);
+            fetch_prompt(h->f, &h->puller, w->kv);
     }
-    kv_puller_close(&p);
     return NULL;
 }
 
-static void *prompt_thread(void *f) { return fetcher_thread(f, &((kv_fetcher *)f)->prompts); }
-static void *help_thread(void *f) { return fetcher_thread(f, &((kv_fetcher *)f)->help); }
+void kv_fetcher_drop(kv_fetcher *f, const sched_kv *kv) {
+    pthread_mutex_lock(&f->lock);
+    work **at = &f->prompts.head;
+    while (*at && (*at)->kv != kv) at = &(*at)->next;
+    work *w = *at;
+    if (w) *at = w->next;
+    pthread_mutex_unlock(&f->lock);
+    if (w) scheduler_kv_done(f->s, kv, kv->from, NULL);
+    free(w);
+}
 
 void kv_fetcher_add(kv_fetcher *f, const sched_kv *kv) {
     work *w = malloc(sizeof *w);
@@ -286,15 +314,24 @@ void kv_fetcher_add(kv_fetcher *f, const sched_kv *kv) {
 }
 
 status kv_fetcher_start(kv_fetcher *f, scheduler *s, err *e) {
+    const int n = f->o.n * KV_TRANSFERS_EACH * KV_CONNECTIONS_EACH;
     sigset_t all, before;
     int failed = 0;
+    status st = ST_OK;
     f->s = s;
+    f->hands = calloc((size_t)n, sizeof *f->hands);
+    if (!f->hands) return err_nomem(e, "fetching KV pages", (u64)n * sizeof *f->hands);
+    for (; st == ST_OK && f->n_hands < n; f->n_hands++) {
+        f->hands[f->n_hands] = (fetcher_hand){.f = f, .helps = f->n_hands % KV_CONNECTIONS_EACH};
+        st = kv_puller_open(&f->hands[f->n_hands].puller, f->c, f->o.g, e);
+    }
+    if (st != ST_OK) return st;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
-    while (!failed && f->n_threads < f->o.n * KV_TRANSFERS_EACH * (1 + HELPERS)) {
-        void *(*const run)(void *) = f->n_threads % (1 + HELPERS) ? help_thread : prompt_thread;
-        failed = pthread_create(&f->threads[f->n_threads], NULL, run, f);
-        if (!failed) pthread_setname_np(f->threads[f->n_threads], "kv-fetch");
+    while (!failed && f->n_threads < n) {
+        fetcher_hand *h = &f->hands[f->n_threads];
+        failed = pthread_create(&h->thread, NULL, fetcher_thread, h);
+        if (!failed) pthread_setname_np(h->thread, "kv-fetch");
         f->n_threads += !failed;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -310,7 +347,7 @@ static status compare(kv_fetcher *f, kv_puller *p, const peer *at, err *e) {
     const kv_question q = {.url = at->url, .headers = f->headers, .silence_s = f->o.silence_s};
     status st = kv_puller_ask(p, &q, &code, e);
     if (code == 404) return err_set(e, ST_INPUT, "it hands out no KV pages: start it with --role prefill");
-    if (st != ST_OK) return code >= 400 && code < 500 ? e->code = ST_INPUT : st;
+    if (st != ST_OK) return code >= 400 && code < 500 && code != 429 ? e->code = ST_INPUT : st;
     json_t *v = json_parse(p->answer.data ? p->answer.data : "", p->answer.len, "its answer", e);
     const char *layout = json_string_value(json_object_get(v, "layout"));
     if (!layout)
@@ -365,17 +402,12 @@ static bool make_headers(kv_fetcher *f) {
     return more != NULL;
 }
 
-static void queue_open(work_queue *q) {
-    q->tail = &q->head;
-    pthread_cond_init(&q->wake, NULL);
-}
-
 status kv_fetcher_open(kv_fetcher **out, const kv_fetch_options *o, err *e) {
     kv_fetcher *f = *out = calloc(1, sizeof *f);
     if (!f) return err_nomem(e, "fetching KV pages", sizeof *f);
     f->o = *o;
-    queue_open(&f->prompts);
-    queue_open(&f->help);
+    pthread_cond_init(&f->prompts.wake, NULL);
+    pthread_cond_init(&f->help.wake, NULL);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->helped, NULL);
     status st = o->n <= KV_PEERS_MOST
@@ -399,12 +431,14 @@ void kv_fetcher_close(kv_fetcher *f) {
     pthread_cond_broadcast(&f->prompts.wake);
     pthread_cond_broadcast(&f->help.wake);
     pthread_mutex_unlock(&f->lock);
-    while (f->n_threads) pthread_join(f->threads[--f->n_threads], NULL);
+    while (f->n_threads) pthread_join(f->hands[--f->n_threads].thread, NULL);
 }
 
 void kv_fetcher_free(kv_fetcher *f) {
     if (!f) return;
     kv_fetcher_close(f);
+    while (f->n_hands) kv_puller_close(&f->hands[--f->n_hands].puller);
+    free(f->hands);
     if (f->headers) f->c->slist_free_all(f->headers);
     pthread_cond_destroy(&f->prompts.wake);
     pthread_cond_destroy(&f->help.wake);

@@ -1,15 +1,16 @@
 /* server/kv/kv_fetch.h: `--role decode`: prompts are computed by servers of --role prefill, whose KV pages are fetched
  * from there into this engine's memory.
  *
- * A transfer is one POST /kv_pages (kv_send.h) by libcurl in a thread of its own, of which there are so many for each
- * server; it goes to the server with the fewest. A server that fails a transfer is passed over for a moment, and the
- * transfer goes on at another one that it has not been to; where there is none, its request ends with ST_PEER. */
+ * A transfer is one POST /kv_pages (kv_send.h) in a thread of its own, of which there are so many for each server, with
+ * others that help it by further connections; the highest priority goes first, to the server with the fewest. A server
+ * that fails a transfer is passed over for a moment, and the transfer goes on at another one that it has not been to;
+ * where there is none, its request ends with ST_PEER. A prompt that the last of them does not take is computed here. */
 #ifndef SERVER_KV_KV_FETCH_H
 #define SERVER_KV_KV_FETCH_H
 #include "runtime/engine_kv.h"
 #include "runtime/scheduler.h"
 
-enum { KV_PEERS_MOST = 64, KV_TRANSFERS_EACH = 8 };
+enum { KV_PEERS_MOST = 64, KV_TRANSFERS_EACH = 8, KV_CONNECTIONS_EACH = 4 /* of a transfer */ };
 
 typedef struct {
     const char *const *urls; /* [n], as http://HOST:PORT; 1 <= n <= KV_PEERS_MOST */
@@ -35,6 +36,8 @@ status kv_fetcher_open(kv_fetcher **out, const kv_fetch_options *o, err *e);
 status kv_fetcher_start(kv_fetcher *f, scheduler *s, err *e);
 /* For scheduler_options.fetch: never waits. Behind kv_fetcher_close(), and without memory, kv's request ends. */
 void kv_fetcher_add(kv_fetcher *f, const sched_kv *kv);
+/* For scheduler_options.drop: gives kv back if it still waits for a thread. */
+void kv_fetcher_drop(kv_fetcher *f, const sched_kv *kv);
 /* Ends what is under way; every kv has been given back when it returns. Then, behind scheduler_close(), _free(). NULL
  * is allowed for both. */
 void kv_fetcher_close(kv_fetcher *f);

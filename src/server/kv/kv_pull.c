@@ -41,7 +41,7 @@ static size_t take_answer(char *data, size_t size, size_t n, void *ud) {
     const bool first = !p->answer.len && !p->reader.n_head && p->ticket[0];
     p->heard_s = now_s();
     if (!p->q->pages || status_of(p) != 200) {
-        buf_add(&p->answer, data, size * n);
+        if (p->answer.len + size * n <= KV_ANSWER_MOST) buf_add(&p->answer, data, size * n); /* longer ones are cut */
         return p->answer.failed ? 0 : size * n;
     }
     if (first && p->q->begins) p->q->begins(p->q->ud, p->ticket);
@@ -93,8 +93,8 @@ static status told(const kv_puller *p, long code, err *e) {
     const char *raw = p->answer.len ? p->answer.data : "";
     json_t *v = json_parse(raw, p->answer.len, "an answer", NULL);
     const char *text = json_string_value(json_object_get(json_object_get(v, "error"), "message"));
-    status st =
-        text ? err_set(e, ST_PEER, "HTTP %ld: %s", code, text) : err_set(e, ST_PEER, "HTTP %ld: %.80s", code, raw);
+    status st = text ? err_set(e, ST_PEER, "HTTP %ld: %s", code, text)
+                     : err_set(e, ST_PEER, "HTTP %ld%s%.80s", code, *raw ? ": " : "", raw);
     json_decref(v);
     return st;
 }

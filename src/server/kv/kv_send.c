@@ -30,7 +30,7 @@ typedef struct kv_source {
 
 typedef struct {
     kv_source *of;
-    kv_mover *mover;
+    kv_mover *mover; /* NULL: it has sent none yet */
     int fd;
     u64 lent; /* bytes of the mover's page that follow what was pulled */
     f64 told_s;
@@ -133,6 +133,7 @@ static void put_error(buf *out, const char *text) {
 
 static void send_page(kv_stream *k, i64 number, i32 page, buf *out) {
     err e = {0};
+    if (!k->mover && take_mover(k->of->s, &k->mover, &e) != ST_OK) return put_error(out, e.text);
     if (kv_mover_read(k->mover, page, &e) != ST_OK) return put_error(out, e.text);
     k->lent = engine_kv_page_bytes(k->of->s->engine);
     kv_record_head(out, KV_RECORD_PAGE, (u64)number, kv_mover_page(k->mover), k->lent);
@@ -142,7 +143,7 @@ static void send_page(kv_stream *k, i64 number, i32 page, buf *out) {
 static size_t stream_lend(void *ud, const void **data) {
     kv_stream *k = ud;
     const size_t n = k->lent;
-    *data = kv_mover_page(k->mover);
+    *data = n ? kv_mover_page(k->mover) : NULL;
     k->lent = 0;
     return n;
 }
@@ -189,6 +190,17 @@ static next_kind next_page(kv_source *k, i64 *number, i32 *page) {
     return kind;
 }
 
+/* Nobody is told to wait for an engine that does nothing any more. */
+static bool engine_hangs(const server *s, buf *out) {
+    sched_stats st;
+    err e = {0};
+    scheduler_stats(s->sched, &st);
+    if (st.since_step_s <= s->o.watchdog_s) return false;
+    err_set(&e, ST_LIMIT, "no step has ended for %.0f s (--watchdog-timeout)", st.since_step_s);
+    put_error(out, e.text);
+    return true;
+}
+
 static bool stream_pull(void *ud, buf *out) {
     kv_stream *k = ud;
     i64 number = 0;
@@ -203,6 +215,7 @@ static bool stream_pull(void *ud, buf *out) {
         }
         if (now_s() - k->told_s < BEAT_S) continue;
         k->told_s = now_s();
+        if (engine_hangs(k->of->s, out)) return false;
         return kv_record_put(out, KV_RECORD_WAIT, 0, NULL, 0), true;
     }
 }
@@ -223,11 +236,11 @@ static bool same_layout(const server *s, const json_t *body, api_error *e) {
 
 static bool read_space(const json_t *body, u64 *out, api_error *e) {
     const char *text = NULL;
-    char *end = NULL;
     if (!field_str(body, "cache_space", &text, e)) return false;
     if (!text) return true;
-    *out = strtoull(text, &end, 16);
-    return (*text && !*end) || api_fail(e, 400, NULL, "cache_space", "cache_space: not a hexadecimal number");
+    *out = strtoull(text, NULL, 16);
+    return (*text && strspn(text, "0123456789abcdef") == strlen(text) && strlen(text) <= 16) ||
+           api_fail(e, 400, NULL, "cache_space", "cache_space: not a hexadecimal number");
 }
 
 static bool read_request(kv_source *k, http_request *q, api_error *e) {
@@ -242,7 +255,8 @@ static bool read_request(kv_source *k, http_request *q, api_error *e) {
     if (!r->body || !same_layout(k->s, r->body, e)) return false;
     if (!field_array(r->body, "ids", (size_t)k->s->model.context, &ids, e)) return false;
     if (!ids) return api_fail(e, 400, NULL, "ids", "ids: missing");
-    if (!field_i64(r->body, "from", 0, INT32_MAX, &r->kv_from, e) || !read_space(r->body, &r->cache_space, e))
+    if (!field_i64(r->body, "from", 0, INT32_MAX, &r->kv_from, e) || !read_space(r->body, &r->cache_space, e) ||
+        !field_i64(r->body, "priority", INT64_MIN, INT64_MAX, &r->priority, e))
         return false;
     const i64 vocab = engine_config(k->s->engine)->vocab;
     if (!request_prompts(r, 1, e) || !field_ids(ids, "ids", vocab, &r->prompts[0], e)) return false;
@@ -273,7 +287,6 @@ static void answer_layout(const server *s, http_reply *r) {
 
 void route_kv_pages(server *s, http_request *q, http_reply *r) {
     api_error e = {0};
-    err why = {0};
     const char *ticket = http_query(q, "transfer");
     const bool get = strcmp(q->method, "POST") != 0;
     if (get && !ticket) return answer_layout(s, r);
@@ -282,9 +295,7 @@ void route_kv_pages(server *s, http_request *q, http_reply *r) {
     k->fd = q->fd;
     k->of = get ? source_find(s, ticket) : source_open(s, q, &e);
     if (!k->of && !e.http) api_fail(&e, 404, NULL, "transfer", "there is no transfer %.80s, or no more", ticket);
-    if (k->of && take_mover(s, &k->mover, &why) != ST_OK) api_fail_status(&e, why.code, NULL, &why);
     if (e.http) {
-        if (k->of) source_leave(k->of);
         free(k);
         return reply_error(s, r, &e);
     }

@@ -48,7 +48,8 @@ static status whole(kv_reader *r, kv_record_fn fn, void *ud, err *e) {
     const u8 *data = record_data(r);
     r->n_head = r->n_data = 0;
     if (kv_check(h.kind, h.number, data, h.bytes) != h.check)
-        return err_set(e, ST_FORMAT, "page %lld was damaged on its way: its checksum is another", (long long)h.number);
+        return err_set(e, ST_FORMAT, "%s %lld was damaged on its way: its checksum is another",
+                       h.kind == KV_RECORD_PAGE ? "page" : "a record, number", (long long)h.number);
     return fn(ud, &h, data, e);
 }
 

@@ -221,6 +221,77 @@ static void a_lost_server_costs_its_request_alone(void **state) {
     free(lost), free(beside), free(again), free(want);
 }
 
+/* What nobody has begun to fetch is given back with its request; pages that came for a request that has left are the
+ * next one's. */
+static scheduler *dropping;
+static int n_dropped;
+static void on_drop(void *ud, const sched_kv *kv) {
+    (void)ud;
+    n_dropped++;
+    if (dropping) give_back(dropping, kv, kv->from, NULL);
+}
+
+static void what_is_not_begun_is_given_back(void **state) {
+    (void)state;
+    sides s = open_sides(2, 0, (scheduler_options){.drop = on_drop});
+    job *a = make_job(1, 200, 4), *b = copy_job(a), *want = answer_alone(&s, a);
+    n_dropped = 0;
+    must_submit(s.decode, a);
+    step_until_fetch(s.decode);
+    dropping = s.decode;
+    scheduler_abort(s.decode, a->id);
+    scheduler_step(s.decode);
+    scheduler_step(s.decode);
+    assert_int_equal(n_dropped, 1);
+    assert_int_equal(n_fetches, 0);
+    assert_int_equal(stats_of(s.decode).pages_used, 0);
+    must_check(s.decode);
+    dropping = NULL;
+    rewind_job(a);
+    must_submit(s.decode, a);
+    step_until_fetch(s.decode);
+    bring(&s, fetches[0], 2);
+    scheduler_abort(s.decode, a->id);
+    scheduler_step(s.decode);
+    give_back(s.decode, fetches[0], 2, NULL);
+    scheduler_step(s.decode);
+    assert_int_equal(stats_of(s.decode).pages_used, 0);
+    must_submit(s.decode, b);
+    step_until_fetch(s.decode);
+    assert_int_equal(fetches[0]->from, 2);
+    give_back(s.decode, fetches[0], 2, NULL);
+    run_all(s.decode);
+    must_agree(want, b, "with pages of one that had gone");
+    assert_int_equal(b->usage.cached_tokens, 2 * KV_PAGE);
+    assert_int_equal(n_dropped, 2);
+    close_sides(&s);
+    free(a), free(b), free(want);
+}
+
+/* One answer needs a page, and there is none: nobody loses a place whose pages would not be free at once. */
+static void growth_takes_no_place_in_vain(void **state) {
+    (void)state;
+    sides s = open_sides(3, 8 * KV_PAGE, (scheduler_options){.conservativeness = 0.01});
+    job *old = make_job(1, 60, 150), *young = make_job(2, 50, 150), *coming = make_job(3, 200, 4);
+    must_submit(s.decode, old);
+    must_submit(s.decode, young);
+    while (old->n_out < 2 || young->n_out < 2) scheduler_step(s.decode);
+    must_submit(s.decode, coming); /* four of eight pages; the answers have room for two more */
+    step_until_fetch(s.decode);
+    while (!old->ended && young->usage.preemptions + stats_of(s.decode).preemptions == 0)
+        assert_true(scheduler_step(s.decode)), must_check(s.decode);
+    assert_true(scheduler_kv_wanted(s.decode, fetches[0]));
+    assert_int_equal(stats_of(s.decode).preemptions, 1);
+    assert_false(old->ended);
+    bring(&s, fetches[0], 4);
+    give_back(s.decode, fetches[0], 4, NULL);
+    run_all(s.decode);
+    assert_int_equal(old->usage.preemptions + coming->usage.preemptions, 0);
+    assert_int_equal(young->usage.preemptions, 1);
+    close_sides(&s);
+    free(old), free(young), free(coming);
+}
+
 /* Whoever fills the pages does not know at once that nobody waits: until it does, they are nobody else's. */
 static void pages_stay_held_until_they_are_given_back(void **state) {
     (void)state;
@@ -393,6 +464,8 @@ int main(void) {
         cmocka_unit_test(only_what_lacks_is_fetched),
         cmocka_unit_test(the_least_that_is_fetched),
         cmocka_unit_test(a_lost_server_costs_its_request_alone),
+        cmocka_unit_test(what_is_not_begun_is_given_back),
+        cmocka_unit_test(growth_takes_no_place_in_vain),
         cmocka_unit_test(pages_stay_held_until_they_are_given_back),
         cmocka_unit_test(a_preempted_request_fetches_again),
         cmocka_unit_test(nobody_takes_the_pages),
