@@ -38,6 +38,15 @@ status engine_kv_describe(const engine *g, const engine_options *o, buf *out, er
     return st == ST_OK && out->failed ? err_nomem(e, "what KV pages mean", out->len) : st;
 }
 
+status engine_kv_compare(const char *own, const char *theirs, err *e) {
+    static const marks_line nothing = {.value = "nothing", .n_value = 7};
+    marks_line a, b;
+    if (!marks_differ(own, theirs, &a, &b)) return ST_OK;
+    const marks_line *named = a.name ? &a : &b, *here = a.name ? &a : &nothing, *there = b.name ? &b : &nothing;
+    return err_set(e, ST_INPUT, "%.*s is %.*s here and %.*s there: KV pages would not mean the same", named->n_name,
+                   named->name, here->n_value, here->value, there->n_value, there->value);
+}
+
 status engine_kv_settle(engine *g, err *e) {
     status st = ST_OK;
     for (i64 i = 0; st == ST_OK && engine_on_gpu(g) && i < g->ranks.held; i++) {

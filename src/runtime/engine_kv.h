@@ -10,9 +10,11 @@
 /* ST_OK, or why pages of this engine cannot be moved. */
 status engine_kv_check(const engine *g, err *e);
 u64 engine_kv_page_bytes(const engine *g);
-/* What pages mean, as lines that marks_differ() (runtime/marks.h) compares: the model, its checkpoint, the draft, the
- * cache's type. o: what the engine was opened with. */
+/* What pages mean, as text of a line for each thing: the model, its checkpoint, the draft, the cache's type. o: what
+ * the engine was opened with. */
 status engine_kv_describe(const engine *g, const engine_options *o, buf *out, err *e);
+/* ST_INPUT names the first thing that differs, with both values. */
+status engine_kv_compare(const char *own, const char *theirs, err *e);
 /* Waits until nothing that was queued can write to a page that is free by now. For the thread that runs the engine. */
 status engine_kv_settle(engine *g, err *e);
 

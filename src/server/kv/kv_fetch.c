@@ -1,7 +1,6 @@
 #include "server/kv/kv_fetch.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "runtime/marks.h"
 #include "server/kv/kv_pull.h"
 #include <pthread.h>
 #include <signal.h>
@@ -343,7 +342,6 @@ status kv_fetcher_start(kv_fetcher *f, scheduler *s, err *e) {
 /* Do pages of the server mean the same? ST_PEER: it does not answer. */
 static status compare(kv_fetcher *f, kv_puller *p, const peer *at, err *e) {
     long code;
-    marks_line own, other;
     const kv_question q = {.url = at->url, .headers = f->headers, .silence_s = f->o.silence_s};
     status st = kv_puller_ask(p, &q, &code, e);
     if (code == 404) return err_set(e, ST_INPUT, "it hands out no KV pages: start it with --role prefill");
@@ -352,11 +350,8 @@ static status compare(kv_fetcher *f, kv_puller *p, const peer *at, err *e) {
     const char *layout = json_string_value(json_object_get(v, "layout"));
     if (!layout)
         st = err_set(e, ST_INPUT, "its /kv_pages is not Moonlet's");
-    else if (marks_differ(f->o.layout, layout, &own, &other))
-        st = err_set(e, ST_INPUT, "%.*s is %.*s here and %.*s there: KV pages would not mean the same",
-                     own.name ? own.n_name : other.n_name, own.name ? own.name : other.name, own.name ? own.n_value : 7,
-                     own.name ? own.value : "nothing", other.name ? other.n_value : 7,
-                     other.name ? other.value : "nothing");
+    else
+        st = engine_kv_compare(f->o.layout, layout, e);
     json_decref(v);
     return st;
 }

@@ -1,6 +1,5 @@
 #include "server/kv/kv_send.h"
 #include "base/log.h"
-#include "runtime/marks.h"
 #include "server/kv/kv_wire.h"
 #include "server/server_internal.h"
 #include <stdlib.h>
@@ -224,14 +223,11 @@ static bool stream_pull(void *ud, buf *out) {
 
 static bool same_layout(const server *s, const json_t *body, api_error *e) {
     const char *theirs = NULL;
-    marks_line own, other;
+    err why = {0};
     if (!field_str(body, "layout", &theirs, e)) return false;
     if (!theirs) return api_fail(e, 400, NULL, "layout", "layout: missing");
-    if (!marks_differ(s->kv_layout, theirs, &own, &other)) return true;
-    return api_fail(e, 409, "kv_layout", "layout", "%.*s is %.*s here and %.*s there: KV pages would not mean the same",
-                    own.name ? own.n_name : other.n_name, own.name ? own.name : other.name, own.name ? own.n_value : 7,
-                    own.name ? own.value : "nothing", other.name ? other.n_value : 7,
-                    other.name ? other.value : "nothing");
+    return engine_kv_compare(s->kv_layout, theirs, &why) == ST_OK ||
+           api_fail(e, 409, "kv_layout", "layout", "%s", why.text);
 }
 
 static bool read_space(const json_t *body, u64 *out, api_error *e) {
