@@ -24,9 +24,9 @@ typedef struct {
     seq *s;
     text_encoder words;
     ids_buf ids;
-    buf *out, tops;
-    i32 *best; /* [top] */
-    f64 sum;   /* of all log-probabilities */
+    buf scores, tops; /* of a line: ends of the lists, as JSON */
+    i32 *best;        /* [top] */
+    f64 sum;          /* of all log-probabilities */
     i64 count, lines;
 } logprobs;
 
@@ -37,7 +37,7 @@ static status on_logits(void *ud, i64 index, f32 *logits, err *e) {
     f64 lse = log_sum_exp(logits, vocab);
     if (index + 1 < (i64)l->ids.len) {
         f64 lp = (f64)logits[l->ids.data[index + 1]] - lse;
-        buf_fmt(l->out, ", %.9g", lp);
+        buf_fmt(&l->scores, ", %.9g", lp);
         l->sum += lp;
         l->count++;
     }
@@ -56,10 +56,8 @@ static status eval_logprobs_one_line(void *ud, const json_t *line, buf *out, err
     status st = line_ids(&l->words, line, &l->ids, e);
     if (st != ST_OK) return st;
     if (l->ids.len == 0) return err_set(e, ST_INPUT, "the line has no tokens");
-    l->out = out;
-    buf_str(out, "{\"ids\": [");
-    for (size_t i = 0; i < l->ids.len; i++) buf_fmt(out, "%s%d", i ? ", " : "", l->ids.data[i]);
-    buf_str(out, "], \"logprobs\": [null");
+    buf_clear(&l->scores);
+    buf_str(&l->scores, "], \"logprobs\": [null");
     buf_clear(&l->tops);
     buf_str(&l->tops, "], \"top\": [null");
     f64 sum = l->sum;
@@ -71,6 +69,11 @@ static status eval_logprobs_one_line(void *ud, const json_t *line, buf *out, err
         l->count = count;
         return st;
     }
+    if (l->scores.failed || l->tops.failed)
+        return err_nomem(e, "a line's log-probabilities", l->scores.len + l->tops.len);
+    buf_str(out, "{\"ids\": [");
+    for (size_t i = 0; i < l->ids.len; i++) buf_fmt(out, "%s%d", i ? ", " : "", l->ids.data[i]);
+    buf_add(out, l->scores.data, l->scores.len);
     if (l->top) buf_add(out, l->tops.data, l->tops.len);
     buf_str(out, "]}");
     l->lines++;
@@ -121,6 +124,7 @@ int eval_logprobs(int argc, char **argv) {
     engine_close(l.g);
     text_encoder_close(&l.words);
     ids_free(&l.ids);
+    buf_free(&l.scores);
     buf_free(&l.tops);
     free(l.best);
     return exit_status;

@@ -39,13 +39,15 @@ f32 f16_to_f32(u16 h) {
     return sign ? -v : v;
 }
 
-f32 f8_e4m3_to_f32(u8 b) {
-    u32 sign = (u32)(b >> 7) << 31, ex = (b >> 3) & 15, man = b & 7;
-    if (ex == 15 && man == 7) return f32_from_bits(sign | 0x7fc00000u);
-    if (ex) return f32_from_bits(sign | (ex + 120) << 23 | man << 20);
-    f32 v = (f32)man * 0x1p-9f;
-    return sign ? -v : v;
-}
+/* Eight mantissas of an exponent: x is the last place's worth. */
+#define F8_NORMAL(x) 8 * (x), 9 * (x), 10 * (x), 11 * (x), 12 * (x), 13 * (x), 14 * (x), 15 * (x)
+#define F8_HALF(s, nan)                                                                                                \
+    s 0.0f, s 0x1p-9f, s 0x2p-9f, s 0x3p-9f, s 0x4p-9f, s 0x5p-9f, s 0x6p-9f, s 0x7p-9f, F8_NORMAL(s 0x1p-9f),         \
+        F8_NORMAL(s 0x1p-8f), F8_NORMAL(s 0x1p-7f), F8_NORMAL(s 0x1p-6f), F8_NORMAL(s 0x1p-5f), F8_NORMAL(s 0x1p-4f),  \
+        F8_NORMAL(s 0x1p-3f), F8_NORMAL(s 0x1p-2f), F8_NORMAL(s 0x1p-1f), F8_NORMAL(s 1.0f), F8_NORMAL(s 2.0f),        \
+        F8_NORMAL(s 4.0f), F8_NORMAL(s 8.0f), F8_NORMAL(s 16.0f), s 256.0f, s 288.0f, s 320.0f, s 352.0f, s 384.0f,    \
+        s 416.0f, s 448.0f, nan
+const f32 f8_e4m3_values[256] = {F8_HALF(+, __builtin_nanf("")), F8_HALF(-, -__builtin_nanf(""))};
 
 u8 f32_to_f8_e4m3(f32 f) {
     u8 sign = (u8)(f32_bits(f) >> 31 << 7);

@@ -57,7 +57,8 @@ static inline bf16 f32_to_bf16(f32 f) {
     return (bf16)((b + 0x7fffu + ((b >> 16) & 1)) >> 16);
 }
 f32 f16_to_f32(u16 h);
-f32 f8_e4m3_to_f32(u8 b);
+extern const f32 f8_e4m3_values[256];
+static inline f32 f8_e4m3_to_f32(u8 b) { return f8_e4m3_values[b]; }
 /* Nearest even, saturating to +-448; NaN stays NaN. */
 u8 f32_to_f8_e4m3(f32 f);
 

@@ -1,19 +1,43 @@
 #include "format/weights.h"
 #include <assert.h>
 
+/* What the nibbles 0..15 stand for. */
+static const f32 from_minus_8[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+static const f32 twos_complement[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
+static const f32 e2m1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+/* out [n] = columns c, c + 1, ... of a row of nibbles, two a byte, the even column's below: value[nibble] * scale. They
+ * are of one group, so that there are sixteen products to choose from. */
+static void nibbles(const u8 *q, i64 c, i64 n, const f32 *value, f32 scale, f32 *out) {
+    f32 scaled[16];
+    for (int u = 0; u < 16; u++) scaled[u] = value[u] * scale;
+    i64 i = 0;
+    if (n && c & 1) out[i++] = scaled[q[c / 2] >> 4];
+    for (const u8 *p = q + (c + i) / 2; i + 1 < n; i += 2, p++) {
+        out[i] = scaled[*p & 15];
+        out[i + 1] = scaled[*p >> 4];
+    }
+    if (i < n) out[i] = scaled[q[(c + i) / 2] & 15];
+}
+
+/* Columns from c, at most n, that are of c's group. */
+static i64 in_group(i64 c, i64 n, i64 group) { return min_i64(n, group - c % group); }
+
 static void cols_int4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
     const bf16 *s = (const bf16 *)w->scale + row * (w->cols / INT4_GROUP);
-    for (i64 c = c0; c < c0 + n; c++) {
-        int u = c & 1 ? q[c / 2] >> 4 : q[c / 2] & 15;
-        out[c - c0] = (f32)(u - 8) * bf16_to_f32(s[c / INT4_GROUP]);
+    for (i64 i = 0, m; i < n; i += m) {
+        m = in_group(c0 + i, n - i, INT4_GROUP);
+        nibbles(q, c0 + i, m, from_minus_8, bf16_to_f32(s[(c0 + i) / INT4_GROUP]), out + i);
     }
 }
 
 static void cols_int4_row(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
-    f32 scale = int4_row_scale(w, row);
-    for (i64 c = c0; c < c0 + n; c++) out[c - c0] = (f32)int4_row_at(q, c) * scale;
+    const f32 scale = int4_row_scale(w, row);
+    f32 scaled[16];
+    for (int u = 0; u < 16; u++) scaled[u] = twos_complement[u] * scale;
+    for (i64 c = c0; c < c0 + n; c++) out[c - c0] = scaled[int4_row_at(q, c) & 15];
 }
 
 static void cols_fp8(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
@@ -28,17 +52,16 @@ static void cols_fp8_row(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out)
     for (i64 c = c0; c < c0 + n; c++) out[c - c0] = f8_e4m3_to_f32(q[c]) * scale;
 }
 
-f32 f4_e2m1_to_f32(u8 nibble) {
-    static const f32 values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    return values[nibble & 15];
-}
+f32 f4_e2m1_to_f32(u8 nibble) { return e2m1[nibble & 15]; }
 
 f32 e8m0_to_f32(u8 b) { return b == 255 ? f32_from_bits(0x7fc00000u) : f32_from_bits(b ? (u32)b << 23 : 1u << 22); }
 
 static void cols_mxfp4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     const u8 *q = (const u8 *)w->data + row * (w->cols / 2), *s = (const u8 *)w->scale + row * (w->cols / MXFP4_GROUP);
-    for (i64 c = c0; c < c0 + n; c++)
-        out[c - c0] = f4_e2m1_to_f32(c & 1 ? q[c / 2] >> 4 : q[c / 2]) * e8m0_to_f32(s[c / MXFP4_GROUP]);
+    for (i64 i = 0, m; i < n; i += m) {
+        m = in_group(c0 + i, n - i, MXFP4_GROUP);
+        nibbles(q, c0 + i, m, e2m1, e8m0_to_f32(s[(c0 + i) / MXFP4_GROUP]), out + i);
+    }
 }
 
 f32 nvfp4_scale(const weight_view *w, i64 row, i64 group) {
@@ -48,10 +71,9 @@ f32 nvfp4_scale(const weight_view *w, i64 row, i64 group) {
 
 static void cols_nvfp4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
-    f32 scale = 0;
-    for (i64 c = c0; c < c0 + n; c++) {
-        if (c == c0 || c % NVFP4_GROUP == 0) scale = nvfp4_scale(w, row, c / NVFP4_GROUP);
-        out[c - c0] = f4_e2m1_to_f32(c & 1 ? q[c / 2] >> 4 : q[c / 2]) * scale;
+    for (i64 i = 0, m; i < n; i += m) {
+        m = in_group(c0 + i, n - i, NVFP4_GROUP);
+        nibbles(q, c0 + i, m, e2m1, nvfp4_scale(w, row, (c0 + i) / NVFP4_GROUP), out + i);
     }
 }
 
@@ -64,9 +86,9 @@ static void cols_int8_row(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out
 static void cols_int4_wide(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
     const f32 *s = (const f32 *)w->scale + row * (w->cols / INT4_GROUP_WIDE);
-    for (i64 c = c0; c < c0 + n; c++) {
-        const int u = q[c / 2] >> c % 2 * 4 & 15;
-        out[c - c0] = (f32)(u < 8 ? u : u - 16) * s[c / INT4_GROUP_WIDE];
+    for (i64 i = 0, m; i < n; i += m) {
+        m = in_group(c0 + i, n - i, INT4_GROUP_WIDE);
+        nibbles(q, c0 + i, m, twos_complement, s[(c0 + i) / INT4_GROUP_WIDE], out + i);
     }
 }
 

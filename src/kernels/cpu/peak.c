@@ -29,7 +29,7 @@ f64 cpu_peak_read(const void *p, u64 bytes) {
 /* Runs `loop` on every thread; it returns the operations that it did. */
 static f64 rate(f64 (*loop)(void)) {
     f64 best = 0;
-    for (int pass = 0; pass < 3; pass++) {
+    for (int pass = 0; pass < 8; pass++) {
         f64 start = now_s(), done = 0;
 #pragma omp parallel reduction(+ : done)
         done += loop();

@@ -32,8 +32,7 @@ void ref_running_end(const ref_running *r, f32 *o, i64 dim) {
 
 /* Page `page` of the pool, its first n rows, as float32 [n, width]. */
 static void load_page(const void *kv, dtype t, i64 page, i64 n, i64 width, f32 *out) {
-    i64 base = page * KV_PAGE * width;
-    for (i64 k = 0; k < n * width; k++) out[k] = ref_kv_get(kv, t, base + k);
+    ref_kv_get(kv, t, page * KV_PAGE * width, n * width, out);
 }
 
 /* Row r of kv_b belongs to head h = r / (nope + v_dim): first nope key rows, then v_dim value rows. */
@@ -79,36 +78,49 @@ void ref_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     team_end(&tm);
 }
 
-/* Workspace of decode: one page in float32 per row of the call. */
+/* Workspace of decode: a row of the call has a page in float32, and m and l of every head. */
+static u64 ref_decode_space(const mla_decode_args *a) {
+    return (u64)KV_PAGE * (u64)(a->latent + a->rope) * sizeof(f32) + (u64)a->n_heads * sizeof(ref_running);
+}
+
 u64 ref_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
     (void)o;
-    return (u64)(a->n + 1) * KV_PAGE * (u64)(a->latent + a->rope) * sizeof(f32);
+    return (u64)(a->n + 1) * ref_decode_space(a);
+}
+
+/* Scores of head h of row i against the n tokens of a page, and their sum into its output. */
+static void decode_tile(const mla_decode_args *a, i64 i, i64 h, const f32 *page, i64 n, ref_running *r) {
+    const i64 width = a->latent + a->rope;
+    const f32 *q = (const f32 *)a->q + (i * a->n_heads + h) * width;
+    f32 score[KV_PAGE];
+    for (i64 j = 0; j < n; j++) score[j] = a->scale * ref_dot(q, page + j * width, width);
+    ref_running_add(r, (f32 *)a->out + (i * a->n_heads + h) * a->latent, score, n, page, width, a->latent);
+}
+
+static void decode_row(const mla_decode_args *a, i64 i) {
+    const i64 width = a->latent + a->rope;
+    f32 *page = (f32 *)((char *)a->workspace + (u64)i * ref_decode_space(a)),
+        *out = (f32 *)a->out + i * a->n_heads * a->latent;
+    ref_running *r = (ref_running *)(page + KV_PAGE * width);
+    for (i64 h = 0; h < a->n_heads; h++) ref_running_start(&r[h], out + h * a->latent, a->latent);
+    for (i64 t = 0; t < a->kv_len[i]; t += KV_PAGE) {
+        const i64 n = min_i64(KV_PAGE, a->kv_len[i] - t);
+        load_page(a->kv, a->kv_type, a->pages[i * a->pages_stride + t / KV_PAGE], n, width, page);
+        for (i64 h = 0; h < a->n_heads; h++) decode_tile(a, i, h, page, n, &r[h]);
+    }
+    for (i64 h = 0; h < a->n_heads; h++) {
+        if (a->lse) a->lse[i * a->n_heads + h] = r[h].m + logf(r[h].l); /* of no token: -infinity */
+        if (a->kv_len[i]) ref_running_end(&r[h], out + h * a->latent, a->latent);
+    }
 }
 
 void ref_mla_decode(const ops *o, const mla_decode_args *a) {
     (void)o;
-    i64 width = a->latent + a->rope;
     i64 tokens = 0;
     for (i64 i = 0; i < a->n; i++) tokens += a->kv_len[i];
     team tm = team_begin(tokens * a->n_heads * (2 * a->latent + a->rope));
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 i = 0; i < a->n; i++) {
-        f32 *page = (f32 *)a->workspace + i * KV_PAGE * width;
-        for (i64 h = 0; h < a->n_heads; h++) {
-            const f32 *q = (const f32 *)a->q + (i * a->n_heads + h) * width;
-            f32 *out = (f32 *)a->out + (i * a->n_heads + h) * a->latent, score[KV_PAGE];
-            ref_running r;
-            ref_running_start(&r, out, a->latent);
-            for (i64 t = 0; t < a->kv_len[i]; t += KV_PAGE) {
-                i64 n = min_i64(KV_PAGE, a->kv_len[i] - t);
-                load_page(a->kv, a->kv_type, a->pages[i * a->pages_stride + t / KV_PAGE], n, width, page);
-                for (i64 j = 0; j < n; j++) score[j] = a->scale * ref_dot(q, page + j * width, width);
-                ref_running_add(&r, out, score, n, page, width, a->latent);
-            }
-            if (a->lse) a->lse[i * a->n_heads + h] = r.m + logf(r.l); /* of no token: -infinity */
-            if (a->kv_len[i]) ref_running_end(&r, out, a->latent);
-        }
-    }
+    for (i64 i = 0; i < a->n; i++) decode_row(a, i);
     team_end(&tm);
 }
 

@@ -39,10 +39,8 @@ static void load_head(const heads_decode_args *a, i64 page, i64 g, i64 n, f32 *k
     const i64 row = a->kv_heads * a->dim;
     for (i64 j = 0; j < n; j++) {
         const i64 at = (page * KV_PAGE + j) * 2 * row + g * a->dim;
-        for (i64 c = 0; c < a->dim; c++) {
-            key[j * a->dim + c] = ref_kv_get(a->kv, a->kv_type, at + c);
-            value[j * a->dim + c] = ref_kv_get(a->kv, a->kv_type, at + row + c);
-        }
+        ref_kv_get(a->kv, a->kv_type, at, a->dim, key + j * a->dim);
+        ref_kv_get(a->kv, a->kv_type, at + row, a->dim, value + j * a->dim);
     }
 }
 

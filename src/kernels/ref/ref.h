@@ -15,8 +15,8 @@ void ref_matmul(const weight_view *w, const f32 *x, i64 x_stride, i64 n, f32 *y,
 void ref_matmul_row(const weight_view *w, i64 r, const f32 *x, i64 x_stride, i64 n, f32 *y, i64 y_stride);
 enum { REF_PIECE = 8192 }; /* columns of a row that are expanded at a time, on the thread's stack */
 f32 ref_silu(f32 x);
-/* One element of the KV pool as float32, and set to one. */
-f32 ref_kv_get(const void *kv, dtype t, i64 index);
+/* n elements of the KV pool from `index` on as float32, and one that is set. */
+void ref_kv_get(const void *kv, dtype t, i64 index, i64 n, f32 *out);
 void ref_kv_set(void *kv, dtype t, i64 index, f32 v);
 
 /* A softmax-weighted sum being built: o[dim] = sum of e^(s - m) v, l = sum of e^(s - m), m the largest score so far. */

@@ -73,10 +73,13 @@ void ref_rope_q(const ops *o, const rope_q_args *a) {
         }
 }
 
-f32 ref_kv_get(const void *kv, dtype t, i64 index) {
-    if (t == DT_F32) return ((const f32 *)kv)[index];
-    if (t == DT_BF16) return bf16_to_f32(((const bf16 *)kv)[index]);
-    return f8_e4m3_to_f32(((const u8 *)kv)[index]);
+void ref_kv_get(const void *kv, dtype t, i64 index, i64 n, f32 *out) {
+    if (t == DT_F32)
+        memcpy(out, (const f32 *)kv + index, (size_t)n * sizeof *out);
+    else if (t == DT_BF16)
+        for (i64 k = 0; k < n; k++) out[k] = bf16_to_f32(((const bf16 *)kv)[index + k]);
+    else
+        for (i64 k = 0; k < n; k++) out[k] = f8_e4m3_to_f32(((const u8 *)kv)[index + k]);
 }
 
 void ref_kv_set(void *kv, dtype t, i64 index, f32 v) {
