@@ -107,12 +107,13 @@ $1/src/kernels/cpu/avx512bf16%.o: ISA += -mavx512bf16
 endef
 $(foreach dir,$B $(if $(SAN),$B/watched),$(eval $(call ISA_RULES,$(dir))))
 # What computes. Watched without two checks a pointer, which cost half of the time: ASan stops at what such a pointer
-# reads. Fuzzers look for paths through parsers: no counters here. Threads that compute have barriers of OpenMP's runtime,
+# reads. Fuzzers look for paths through parsers: no counters here, nor in the rooms behind them. Threads that compute have barriers of OpenMP's runtime,
 # which ThreadSanitizer does not know.
-ARITHMETIC := $(addprefix $B/src/format/,weights.o requant.o encode.o gptq.o quantize.o dtype.o) $B/src/media/resize%.o $B/src/media/grid.o
+ARITHMETIC := $(addprefix $B/src/format/,weights.o requant.o encode.o gptq.o quantize.o dtype.o) $B/src/media/resize%.o $B/src/media/grid.o $B/src/kernels/sampling/%.o $B/src/text/bpe.o $B/cmd/lib/synthetic.o
+UNFUZZED := $B/cmd/%.o $B/src/api/%.o $(patsubst %.c,$B/%.o,$(filter-out src/runtime/step_wire.c,$(wildcard src/runtime/*.c)))
 $(ARITHMETIC) $(WATCHED): OPT := -O3 $(if $(SAN),-DSANITIZED -fno-sanitize=pointer-overflow$(comma)null)
 $(KERNELS): OPT := -O3 $(if $(findstring -fsanitize,$(ALL_CFLAGS)),-fno-sanitize=all)
-$(ARITHMETIC) $(KERNELS) $(WATCHED): COVER :=
+$(ARITHMETIC) $(KERNELS) $(WATCHED) $(UNFUZZED): COVER :=
 # Comparisons into vectors, three times as fast; no value depends on it.
 $B/src/format/encode.o: ISA := -fno-trapping-math
 

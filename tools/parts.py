@@ -12,7 +12,7 @@ tools     programs without which the part is skipped; "a|b": one of them
 count     how the output is counted: by exit status (one test), cmocka, pytest, summary (a last line "N passed, ...") or
           kernels
 cores     how many processors it keeps busy (1; 0: it waits for the network); alone: nothing else runs beside it,
-          because it measures time
+          because it measures time; waits: files of `each` that wait for deadlines half of the time
 env       more environment; skip_status: the exit status that says "cannot be run here", the last line says why
 timeout   seconds (1200)
 
@@ -27,6 +27,8 @@ SAME = "sh -c 'echo skipped: AVX2 is the best of this processor; exit 77'"
 PYTEST = "{python} -m pytest -q -rs -p no:cacheprovider "
 BUILD_ENV = {"MOONLET": "{here}/{build}/moonlet"}
 
+WAITS = [f"tests/e2e/test_{name}.py" for name in ("serve_door", "serve_limits", "serve_page", "bench_serving")]
+
 CHECK = [
     dict(name="lint", run="python3 tools/lint.py"),
     dict(name="operations, best of this processor", run="{build}/moonlet check --cpu-mask all", count="summary"),
@@ -39,7 +41,14 @@ CHECK = [
     dict(name="{test}", each="tests/unit/*/test_*.c", run="{build}/{stem}", count="cmocka"),
     dict(name="bits", run="{build}/moonlet check bits", count="summary"),
     dict(name="example {file}", each="examples/*.c", run="{build}/{stem}"),
-    dict(name="{file}.py", each="tests/e2e/test_*.py", run=PYTEST + "{path}", count="pytest", env=BUILD_ENV),
+    dict(
+        name="{file}.py",
+        each="tests/e2e/test_*.py",
+        waits=WAITS,
+        run=PYTEST + "{path}",
+        count="pytest",
+        env=BUILD_ENV,
+    ),
 ]
 
 EMULATED_OPS = "build/moonlet check --device cuda "
@@ -58,9 +67,12 @@ SAN_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "OMP_NUM_THREADS": "2",
+    "KMP_BLOCKTIME": "0",  # who waits for the other thread leaves the processor to the part beside it
 }
 # What asks how good the small model's answers are asks it of the same arithmetic again.
-NOT_SANITIZED = ["tests/e2e/test_nano_skills.py", "tests/e2e/test_golden_files.py", "tests/e2e/test_vision_files.py"]
+NOT_SANITIZED = [
+    f"tests/e2e/test_{name}.py" for name in ("nano_skills", "nano_golden", "golden_files", "vision_files", "text_match")
+]
 TSAN = "make --no-print-directory B=build-tsan KERNELS_FROM=build 'CFLAGS=-O1 -g -fsanitize=thread' LDFLAGS=-fsanitize=thread "
 
 ALL = [
@@ -227,6 +239,7 @@ ALL = [
         name="sanitized {file}.py",
         each="tests/e2e/test_*.py",
         without=NOT_SANITIZED,
+        waits=WAITS,
         needs=["clang-14 with sanitizers"],
         run=PYTEST + "{path}",
         count="pytest",

@@ -87,7 +87,7 @@ class Part:
         self.needs = [self.fill(n) for n in row.get("needs", ())]
         self.after = self.needs + [self.fill(n) for n in row.get("after", ())]
         self.tools = row.get("tools", ())
-        self.cores = row.get("cores", 1)
+        self.cores = row.get("cores", 0.5 if path in row.get("waits", ()) else 1)
         self.alone = row.get("alone", False)
         self.count = COUNTS[row.get("count", "status")]
         self.skip_status = row.get("skip_status")

@@ -2,6 +2,7 @@
 whatever stopped the run. The arithmetic is held against the paper's in tests/unit/format/test_gptq.c."""
 import json
 import math
+import os
 import re
 import signal
 import struct
@@ -81,6 +82,7 @@ def whole(tmp_path_factory, nano, text):
     return folder
 
 
+@pytest.mark.skipif("MOONLET_SLOW" in os.environ, reason="how good the answers are is asked of the plain program")
 @pytest.mark.parametrize("form", ["w4a8", "mxfp4", "nvfp4"])
 def test_predictions_are_nearer(tmp_path, whole_nano, text, form):
     """All of nano: what its first layers alone predict says nothing."""
