@@ -1,7 +1,8 @@
 # Moonlet's build. `make` builds, `make demo` and `make check` also set up what is missing.
 #   CC=clang-14      another compiler          B=build-x    another output folder
 #   SAN=1            AddressSanitizer and UBSan, in build-san; with CC=clang-14 also what the fuzzers link
-#   KERNELS_FROM=build  takes the kernels' objects out of a finished build by the same compiler
+#   KERNELS_FROM=build  takes the kernels' objects out of a finished build; gcc's suit clang too, whose OpenMP runtime
+#       answers to the names that gcc calls
 #   NVCC=/path/nvcc  another compiler for the GPU's kernels; NVCC=none builds without them
 # No configure step: the libraries are found with pkg-config; tools/setup names what is missing.
 comma   := ,

@@ -62,7 +62,7 @@ EMULATED = {
 BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 3 --tokens 2 --prompt 24"
 # clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link
 # them. Kernels are watched in moonlet-watched and in their unit tests (Makefile).
-SANITIZE = "make --no-print-directory CC=clang-14 SAN=1 'CFLAGS=-O1 -g1' "
+SANITIZE = "make --no-print-directory CC=clang-14 SAN=1 KERNELS_FROM=build 'CFLAGS=-O1 -g1' "
 SAN_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
