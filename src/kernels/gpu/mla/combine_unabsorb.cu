@@ -86,29 +86,28 @@ static __device__ inline void piece_weights(const gpu_decode_args &a, values_sta
     __syncthreads();
 }
 
-/* The block's latents of all rows, divided, as wgmma's second operand. ROWS rows of a thread at once, `groups`
- * groups of threads a row, of each of whose pieces a thread loads PIECES at once. */
+/* The block's latents of all rows, divided, as wgmma's second operand. ROWS rows of a thread at once, of each of which
+ * it loads PIECES pieces at once. */
 template <int ROWS, int PIECES>
-static __device__ inline void join_latents(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank, int groups,
+static __device__ inline void join_latents(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank,
                                            unsigned char *x) {
-    int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, first = slot / groups,
-        step = SLOTS / groups, latent = rank * MINE + col * 4;
-    for (int base = 0; base < a.n; base += step * ROWS) {
+    int col = threadIdx.x % COLS, first = threadIdx.x / COLS, latent = rank * MINE + col * 4;
+    for (int base = 0; base < a.n; base += SLOTS * ROWS) {
         float4 o[ROWS];
         int max_splits = 0;
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            int row = base + r * step + first;
+            int row = base + r * SLOTS + first;
             o[r] = {0, 0, 0, 0};
             if (row < a.n && s->at[row + 1] - s->at[row] > max_splits) max_splits = s->at[row + 1] - s->at[row];
         }
-        for (int k = group; k < max_splits; k += groups * PIECES) {
+        for (int k = 0; k < max_splits; k += PIECES) {
             float4 v[ROWS][PIECES];
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
-                    int row = base + r * step + first, piece = k + p * groups;
+                    int row = base + r * SLOTS + first, piece = k + p;
                     if (row >= a.n || piece >= s->at[row + 1] - s->at[row]) continue;
                     if (s->at[row + 1] - s->at[row] > 1) {
                         v[r][p] =
@@ -122,25 +121,59 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
-                    int row = base + r * step + first, piece = k + p * groups;
+                    int row = base + r * SLOTS + first, piece = k + p;
                     if (row < a.n && piece < s->at[row + 1] - s->at[row])
                         cut_add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
                 }
         }
-        if (groups > 1) { /* then one round of one row */
-            s->part[thread] = o[0];
-            __syncthreads();
-            for (int g = 1; group == 0 && g < groups; g++) cut_add_piece(o[0], s->part[thread + g * COLS], 1.0f);
-        }
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            int row = base + r * step + first;
-            if (group || row >= a.n) continue;
+            int row = base + r * SLOTS + first;
+            if (row >= a.n) continue;
             float l = s->all[row];
             *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o[r].x / l, o[r].y / l),
                                                                     pair_bf16(o[r].z / l, o[r].w / l)};
         }
     }
+}
+
+/* The same of few rows: `groups` groups of threads a row, a thread has every groups-th piece of it, PIECES loads under
+ * way at once: nothing that a load waits for is looked up in between. */
+template <int PIECES>
+static __device__ inline void join_few(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank, int groups,
+                                       unsigned char *x) {
+    int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, row = slot / groups,
+        latent = rank * MINE + col * 4;
+    bool here = row < a.n;
+    int begin = here ? s->at[row] : 0, count = here ? s->at[row + 1] - begin : 0;
+    const gpu_i64 step = a.heads * KV_LATENT; /* floats from slot to slot */
+    const float *sums = part_sums(a, part_slot(here ? s->from[row] : 0, false), h) + latent,
+                *weights = s->weight + begin;
+    float4 o = {0, 0, 0, 0};
+    if (count == 1) {
+        uint2 u = *(const uint2 *)(a.out + ((gpu_i64)row * a.heads + h) * KV_LATENT + latent);
+        if (group == 0) o = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
+        count = 0;
+    }
+    for (int k = group; k < count; k += groups * PIECES) {
+        float4 v[PIECES];
+#pragma unroll
+        for (int p = 0; p < PIECES; p++) {
+            int piece = k + p * groups;
+            if (piece < count) v[p] = *(const float4 *)(sums + (2 * piece + (piece == 0)) * step);
+        }
+#pragma unroll
+        for (int p = 0; p < PIECES; p++)
+            if (k + p * groups < count) cut_add_piece(o, v[p], weights[k + p * groups]);
+    }
+    if (groups > 1) {
+        s->part[thread] = o;
+        __syncthreads();
+        for (int g = 1; group == 0 && g < groups; g++) cut_add_piece(o, s->part[thread + g * COLS], 1.0f);
+    }
+    if (group || !here) return;
+    float l = s->all[row];
+    *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o.x / l, o.y / l), pair_bf16(o.z / l, o.w / l)};
 }
 
 /* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; sums
@@ -160,11 +193,11 @@ template <int TOKENS> static __device__ inline void values(const gpu_combine_una
     __syncthreads();
     piece_weights(a.decode, s, h);
     if constexpr (TOKENS >= 32)
-        join_latents<TOKENS / SLOTS, 256 / TOKENS>(a.decode, s, h, rank, 1, x);
+        join_latents<TOKENS / SLOTS, 256 / TOKENS>(a.decode, s, h, rank, x);
     else {
         int groups = SLOTS;
         while (groups > 1 && SLOTS / groups < a.decode.n) groups /= 2;
-        join_latents<1, 10>(a.decode, s, h, rank, groups, x);
+        join_few<10>(a.decode, s, h, rank, groups, x);
     }
     cp_async_wait<0>();
     fence_async();
