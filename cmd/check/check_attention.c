@@ -249,6 +249,28 @@ static void decode_one_by_one(check *c, mla_decode_args a) {
         check_fail(c, "mla_decode: rows of a group have other bits than alone");
 }
 
+/* What is found once for all layers of a step: NULL where the backend finds nothing. a.plan is memory of it. */
+static void *decode_plan_of(check *c, mla_decode_args a) {
+    const u64 bytes = fused_mla_decode_plan_bytes(c->dev);
+    if (!bytes) return NULL;
+    a.plan = check_alloc(c, bytes);
+    memset(a.plan, 0x5a, (size_t)bytes);
+    fused_mla_decode_plan(c->dev, &(mla_decode_plan_args){a});
+    return a.plan;
+}
+
+/* With a plan the bits are those without. */
+static void decode_planned(check *c, mla_decode_args a) {
+    const i64 values = a.n * a.n_heads * a.latent;
+    const bf16 *const without = a.out;
+    bf16 *const with = check_output(c, values).h;
+    a.out = with, a.plan = decode_plan_of(c, a);
+    if (!a.plan) return;
+    c->dev->mla_decode(c->dev, &a);
+    if (memcmp(with, without, (size_t)values * sizeof *with))
+        check_fail(c, "mla_decode: what a plan says gives other bits");
+}
+
 /* n rows in groups of one sequence each, ascending; behind each context its last page holds NaN. */
 static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride, const i32 *lengths, i64 group,
                         dtype t) {
@@ -267,8 +289,8 @@ static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride
             for (i64 d = 0; d < width; d++)
                 check_kv_set_bad(kv, t, (list[k * stride + j / KV_PAGE] * KV_PAGE + j % KV_PAGE) * width + d);
     void *wide = check_kv_widen(c, kv, t, cells);
-    mla_decode_args a = {q.h, kv, list, len, y.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, 1},
-                    b = {q.f, wide, list, len, y.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f, 1};
+    mla_decode_args a = {q.h, kv, list, len, y.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, 1, NULL},
+                    b = {q.f, wide, list, len, y.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f, 1, NULL};
     a.group = group;
     a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
@@ -286,6 +308,7 @@ static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride
         q.h[(n / 2) * h * width] = first;
     }
     a.out = y.h;
+    decode_planned(c, a);
     if (group > 1 && !c->copies) decode_one_by_one(c, a);
     decode_in_parts(c, a, b, len);
     check_case_end(c);
@@ -372,8 +395,8 @@ static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent
         len[i] = (i32)(i ? 1 + i * 97 % (6 * KV_PAGE) : first * KV_PAGE - 3);
         for (i64 k = 0; k < stride; k++) list[i * stride + k] = (i32)((i * 6 + k) % pages);
     }
-    mla_decode_args a = {q.h, kv, list, len, o.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, 1},
-                    b = {q.f, wide, list, len, o.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f, 1};
+    mla_decode_args a = {q.h, kv, list, len, o.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, 1, NULL},
+                    b = {q.f, wide, list, len, o.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f, 1, NULL};
     a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
     unabsorb_v_args va = {w.dev, o.h, y.h, n, h, latent, v_dim}, vb = {w.ref, o.f, y.f, n, h, latent, v_dim};
@@ -381,9 +404,13 @@ static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent
     fused_mla_decode_values(c->ref, &(mla_decode_values_args){b, vb});
     /* rounded twice: the latents, the values */
     check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v_dim, v_dim, 1.5 * CHECK_BF16_BOUND);
+    mla_decode_args planned = a;
+    planned.plan = decode_plan_of(c, a), va.out = z.h;
+    fused_mla_decode_values(c->dev, &(mla_decode_values_args){planned, va});
+    if (memcmp(z.h, y.h, (size_t)(n * h * v_dim) * sizeof *z.h))
+        check_fail(c, "mla_decode_values: what a plan says gives other bits");
     if (n > 1) {
         q.h[(n / 2) * h * width] = CHECK_BAD;
-        va.out = z.h;
         fused_mla_decode_values(c->dev, &(mla_decode_values_args){a, va});
         check_isolated(c, "attend", y.h, z.h, n, h * v_dim, n / 2);
     }

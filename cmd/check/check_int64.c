@@ -213,7 +213,7 @@ static void write_both(large *l, cache *d) {
 
 static mla_decode_args decode_of(const cache *d, i64 heads) {
     return (mla_decode_args){d->q, d->kv, d->pages, d->lens, d->out, NULL,  d->space, d->type,
-                             2,    heads, LATENT,   ROPE,    2,      0.05f, 1};
+                             2,    heads, LATENT,   ROPE,    2,      0.05f, 1,        NULL};
 }
 
 static void decode_both(large *l, cache *d, const bf16 *q, i64 heads) {

@@ -100,10 +100,13 @@ MIRROR(absorb_q, absorb_q_args, MOVE(q), MOVE(out))
 FUSED(mla_queries, mla_queries_args, MOVE(latent_norm_kv_write.q.x), MOVE(latent_norm_kv_write.q.out),
       MOVE(latent_norm_kv_write.kv.kv_a), MOVE(latent_norm_kv_write.kv.table), MOVE(latent_norm_kv_write.kv.slots),
       MOVE(latent_norm_kv_write.kv.kv), MOVE(q), MOVE(absorb.q), MOVE(absorb.out))
-MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(lse), MOVE(workspace))
+MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(lse), MOVE(workspace),
+       MOVE(plan))
 MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
 FUSED(mla_decode_values, mla_decode_values_args, MOVE(decode.q), MOVE(decode.kv), MOVE(decode.pages),
-      MOVE(decode.kv_len), MOVE(decode.out), MOVE(decode.workspace), MOVE(values.x), MOVE(values.out))
+      MOVE(decode.kv_len), MOVE(decode.out), MOVE(decode.workspace), MOVE(decode.plan), MOVE(values.x),
+      MOVE(values.out))
+FUSED(mla_decode_plan, mla_decode_plan_args, MOVE(decode.pages), MOVE(decode.kv_len), MOVE(decode.plan))
 MIRROR(mla_prefill, mla_prefill_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(out), MOVE(workspace))
 MIRROR(heads_write, heads_write_args, MOVE(k), MOVE(v), MOVE(table), MOVE(slots), MOVE(kv))
 MIRROR(heads_decode, heads_decode_args, MOVE(q), MOVE(table), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out),
@@ -144,7 +147,7 @@ void check_tuned(bool on) {
 
 void check_mirror(ops *out, const ops *real, device *dev, check *c) {
 #define MIRROR_SLOT(op) .op = op_##op,
-    static const fused_ops fused = {FUSED_OPS(MIRROR_SLOT)};
+    static fused_ops fused = {FUSED_OPS(MIRROR_SLOT).mla_decode_plan_bytes = 0};
 #undef MIRROR_SLOT
     mirror.real = *real;
     mirror.dev = dev;
@@ -153,5 +156,6 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
 #define MIRROR_SLOT(op) out->op = op_##op;
     OPS(MIRROR_SLOT)
 #undef MIRROR_SLOT
+    fused.mla_decode_plan_bytes = fused_mla_decode_plan_bytes(real);
     out->fused = &fused;
 }

@@ -60,6 +60,12 @@ void compose_mla_queries(const ops *o, const mla_queries_args *a) {
     o->absorb_q(o, k);
 }
 
+u64 fused_mla_decode_plan_bytes(const ops *o) {
+    return o->fused && o->fused->mla_decode_plan ? o->fused->mla_decode_plan_bytes : 0;
+}
+
+void compose_mla_decode_plan(const ops *o, const mla_decode_plan_args *a) { (void)o, (void)a; }
+
 void compose_mla_decode_values(const ops *o, const mla_decode_values_args *a) {
     o->mla_decode(o, &a->decode);
     o->unabsorb_v(o, &a->values);

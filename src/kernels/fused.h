@@ -48,6 +48,14 @@ typedef struct {
     absorb_q_args absorb;
 } mla_queries_args;
 
+/* Into decode.plan, [fused_mla_decode_plan_bytes()], what a backend finds out of kv_len and pages once for all layers
+ * of a step: for calls of mla_decode that differ in q, kv, out and workspace alone. Kernels may read it before the one
+ * in front of them has ended: between this and the first such call lies at least one other operation. */
+typedef struct {
+    mla_decode_args decode;
+} mla_decode_plan_args;
+u64 fused_mla_decode_plan_bytes(const ops *o); /* 0: there is nothing to find */
+
 /* mla_decode, and unabsorb_v of its out, which need not be written. */
 typedef struct {
     mla_decode_args decode;
@@ -89,6 +97,7 @@ typedef struct {
     X(linear_group)                                                                                                    \
     X(latent_norm_kv_write)                                                                                            \
     X(mla_queries)                                                                                                     \
+    X(mla_decode_plan)                                                                                                 \
     X(mla_decode_values)                                                                                               \
     X(gate_linear)
 #define FUSED_OPS_TO_RESIDUAL(X)                                                                                       \
@@ -100,6 +109,7 @@ typedef struct fused_ops {
 #define FUSED_SLOT(op) void (*op)(const ops *o, const op##_args *a);
     FUSED_OPS(FUSED_SLOT)
 #undef FUSED_SLOT
+    u64 mla_decode_plan_bytes;
 } fused_ops;
 
 /* fused_X(): by o->fused where it has a slot for it, else compose_X(), by o's other operations one after the other.

@@ -179,6 +179,7 @@ typedef struct {
     /* > 1: rows come in groups of so many, a divisor of n, of one sequence each, at consecutive positions: a backend
      * may read their KV rows once. Their kv_len is at least 1 */
     i64 group;
+    void *plan; /* NULL, or what mla_decode_plan (fused.h) found out of these lengths and pages */
 } mla_decode_args;
 
 /* out[n, H, v_dim] = x[n, H, latent] Wuv_h^T. */

@@ -135,7 +135,8 @@ static mla_decode_args forward_decode_of(const model *m, const void *kv, i64 n) 
                              .rope = c->rope,
                              .pages_stride = m->lim.seq_pages,
                              .scale = m->softmax_scale,
-                             .group = kv_is_shared(m->lim.kv) ? 1 : m->group};
+                             .group = kv_is_shared(m->lim.kv) ? 1 : m->group,
+                             .plan = m->decode_plan};
 }
 
 /* The same where ranks have a share of the KV rows each: all heads over these, then the parts merged. */
@@ -496,6 +497,8 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                                               .n = b->n,
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
+    if (n_abs && m->decode_plan)
+        fused_mla_decode_plan(m->o, &(mla_decode_plan_args){forward_decode_of(m, NULL, n_abs)});
     if (model_begins(c))
         embed_rows(m, b);
     else

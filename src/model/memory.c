@@ -88,7 +88,7 @@ typedef struct {
     u64 count, size;
     const char *what;
 } buffer;
-enum { BUFFERS = 40 };
+enum { BUFFERS = 41 };
 
 /* One line per buffer: who owns it is the pool. */
 static void list_buffers(model *m, buffer out[BUFFERS]) {
@@ -140,6 +140,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->masks, (u64)l->logit_rows * (u64)model_mask_words(m), sizeof(u64), "sets of tokens"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
         {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},
+        {&m->decode_plan, kv_is_shared(l->kv) ? 0 : fused_mla_decode_plan_bytes(m->o), 1, "plan of attention"},
         {&m->workspace, m->workspace_bytes, 1, "workspace"},
     };
     _Static_assert(COUNT_OF(all) == BUFFERS, "every buffer");

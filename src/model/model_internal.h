@@ -28,6 +28,7 @@ struct model {
     void *attn;          /* [rows, H, v] */
     void *q_abs;         /* [decode_rows, H, latent + rope] */
     void *attn_latent;   /* [decode_rows, H, latent] */
+    void *decode_plan;   /* of the rows in decode form; NULL: the backend has none */
     /* Of a KV cache that is divided, R = ranks: */
     void *q_all;        /* [decode_rows, R H, latent + rope]; then what other ranks send of a row's parts */
     void *parts;        /* [decode_rows, R H, latent] */

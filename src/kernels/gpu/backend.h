@@ -113,6 +113,7 @@
     X(absorb_q, "mla/generic")                                                                                         \
     X(mla_decode, "mla/generic")                                                                                       \
     X(mla_merge, "mla/generic")                                                                                        \
+    X(decode_plan, "mla/decode_plan")                                                                                  \
     X(mla_decode_mma8, "mla/decode_mma")                                                                               \
     X(mla_decode_mma16, "mla/decode_mma")                                                                              \
     X(mla_decode_mma8_fp8, "mla/decode_mma")                                                                           \

@@ -295,7 +295,7 @@ void ops_close_gpu(ops *o) {
 }
 
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
-    static const fused_ops fused = {FUSED_OPS(GPU_SLOT)};
+    static const fused_ops fused = {FUSED_OPS(GPU_SLOT).mla_decode_plan_bytes = sizeof(gpu_decode_plan)};
     *o = (ops){.name = gpu_name(g)};
     if (act != DT_BF16)
         return err_set(e, ST_UNSUPPORTED,

@@ -133,6 +133,10 @@ static void cost_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     note(o, 2 * w + 2 * n * (f64)(a->n_heads * (a->v_dim + a->latent)), 2 * n * w, "values from latent");
     costs_of(o)->real.unabsorb_v(o, a);
 }
+static void cost_mla_decode_plan(const ops *o, const mla_decode_plan_args *a) {
+    note(o, 4.0 * (f64)a->decode.n, 0, "plan of attention, %lld rows", (long long)a->decode.n);
+    costs_of(o)->real.fused->mla_decode_plan(o, a);
+}
 static void cost_mla_decode_values(const ops *o, const mla_decode_values_args *all) {
     const mla_decode_args *a = &all->decode;
     const unabsorb_v_args *v = &all->values;
@@ -279,7 +283,7 @@ static void cost_patch_merge(const ops *o, const patch_merge_args *a) {
 
 status ops_cost(ops *o, err *e) {
 #define COST_SLOT(op) .op = cost_##op,
-    static const fused_ops fused = {FUSED_OPS(COST_SLOT)};
+    static const fused_ops fused = {FUSED_OPS(COST_SLOT).mla_decode_plan_bytes = sizeof(gpu_decode_plan)};
 #undef COST_SLOT
     struct op_costs *c = calloc(1, sizeof *c);
     if (!c) return err_nomem(e, "the profile", sizeof *c);

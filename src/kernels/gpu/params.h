@@ -283,10 +283,28 @@ typedef struct {
     float scale2;           /* scale * log2(e) */
     /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
     gpu_u32 *meetings;
+    struct gpu_decode_plan *plan; /* decode_plan.cu; NULL: every block looks for its piece by itself */
     /* mla_decode_wgmma, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
     gpu_tensor_map kv_map;
 } gpu_decode_args;
 enum { GPU_DETERMINISTIC_UNITS = 64 /* of a row, at most */ };
+
+/* decode_plan.cu: what lengths and page tables say, found once for all layers of a step. split_kv.cuh has the words. */
+enum { GPU_PLAN_BLOCKS = 288, GPU_PLAN_PAGES = 7 };
+typedef struct {
+    /* a walk that has not begun at its first row, which it knows: pages < 0; at nothing: 0 */
+    int row, start, at, to, len, first, last, pages, each;
+    int page[GPU_PLAN_PAGES]; /* numbers of the first pages of that row's part */
+} gpu_decode_piece;
+/* Of a row, if there are no more than GPU_SKINNY: its pieces are [from, from + at[r + 1] - at[r]); its first is the
+ * at[r]-th of all rows'. */
+typedef struct {
+    int from[GPU_SKINNY], at[GPU_SKINNY + 1];
+} gpu_decode_rows;
+typedef struct gpu_decode_plan {
+    gpu_decode_piece of[GPU_PLAN_BLOCKS]; /* of each block of a group of heads */
+    gpu_decode_rows rows;
+} gpu_decode_plan;
 
 /* combine_unabsorb.cu */
 enum {

@@ -23,55 +23,37 @@ enum {
     PITCH = DIM + 4      /* floats from token to token */
 };
 
-/* Which pieces a row has: [from, from + at[r + 1] - at[r]); its first is the at[r]-th of all rows'. */
 typedef struct {
-    int from[GPU_SKINNY], at[GPU_SKINNY + 1];
+    gpu_decode_rows rows;
     float top[GPU_VALUES_PIECES], weight[GPU_VALUES_PIECES], all[GPU_SKINNY];
     float4 part[GPU_THREADS];
 } values_state;
 static_assert(sizeof(values_state) <= VALUES_STATE, "params.h");
 
-static __device__ inline int sum_to_lane(int v) {
-    int lane = threadIdx.x % 32;
-    for (int d = 1; d < 32; d *= 2) {
-        int left = __shfl_sync(~0u, v, (lane - d) & 31);
-        if (lane >= d) v += left;
-    }
-    return v;
-}
-
-/* By one warp; up to 64 rows. */
-static __device__ inline void find_pieces(const gpu_decode_args &a, values_state *s) {
-    const decode_line l = line_of<true>(a);
-    int lane = threadIdx.x % 32, all = 0, at = 0;
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        int row = j * 32 + lane, pages = row < a.n ? pages_of(a, row) : 0, units = line_units(a, l, pages),
-            begin = sum_to_lane(units) - units + all, from = begin / l.each,
-            count = row < a.n ? (begin + pages - 1) / l.each - from + 1 : 0, upto = sum_to_lane(count);
-        all = __shfl_sync(~0u, begin + units, 31);
-        s->from[row] = from, s->at[row] = at + upto - count;
-        at += __shfl_sync(~0u, upto, 31);
-    }
-    if (lane == 0) s->at[GPU_SKINNY] = at;
+/* By the whole block. */
+static __device__ inline void load_pieces(const gpu_decode_args &a, values_state *s) {
+    enum { WORDS = sizeof(gpu_decode_rows) / sizeof(int) };
+    static_assert((int)WORDS <= (int)GPU_THREADS, "a word a thread");
+    if (!a.plan && threadIdx.x < 32) find_pieces(a, &s->rows);
+    if (a.plan && threadIdx.x < WORDS) ((int *)&s->rows)[threadIdx.x] = ((const int *)&a.plan->rows)[threadIdx.x];
 }
 
 /* Of every piece its weight, of every row the sum that divides. */
 static __device__ inline void piece_weights(const gpu_decode_args &a, values_state *s, gpu_i64 h) {
-    int total = s->at[GPU_SKINNY], lane = threadIdx.x % 32;
+    int total = s->rows.at[GPU_SKINNY], lane = threadIdx.x % 32;
     for (int e = threadIdx.x; e < total; e += GPU_THREADS) {
         int row = 0;
         for (int step = GPU_SKINNY / 2; step; step /= 2)
-            if (s->at[row + step] <= e) row += step;
-        int k = e - s->at[row];
+            if (s->rows.at[row + step] <= e) row += step;
+        int k = e - s->rows.at[row];
         float2 state = {0, 1};
-        if (s->at[row + 1] - s->at[row] > 1)
-            state = *(const float2 *)part_state(a, part_slot(s->from[row] + k, k == 0), h);
+        if (s->rows.at[row + 1] - s->rows.at[row] > 1)
+            state = *(const float2 *)part_state(a, part_slot(s->rows.from[row] + k, k == 0), h);
         s->top[e] = state.x, s->weight[e] = state.y;
     }
     __syncthreads();
     for (int row = threadIdx.x / 32; row < a.n; row += GPU_WARPS) {
-        int begin = s->at[row], end = s->at[row + 1];
+        int begin = s->rows.at[row], end = s->rows.at[row + 1];
         float top = -INFINITY, all = 0;
         for (int e = begin + lane; e < end; e += 32) top = max_nan(top, s->top[e]);
         top = warp_max(top);
@@ -99,7 +81,8 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
         for (int r = 0; r < ROWS; r++) {
             int row = base + r * SLOTS + first;
             o[r] = {0, 0, 0, 0};
-            if (row < a.n && s->at[row + 1] - s->at[row] > max_splits) max_splits = s->at[row + 1] - s->at[row];
+            if (row < a.n && s->rows.at[row + 1] - s->rows.at[row] > max_splits)
+                max_splits = s->rows.at[row + 1] - s->rows.at[row];
         }
         for (int k = 0; k < max_splits; k += PIECES) {
             float4 v[ROWS][PIECES];
@@ -108,10 +91,10 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
                     int row = base + r * SLOTS + first, piece = k + p;
-                    if (row >= a.n || piece >= s->at[row + 1] - s->at[row]) continue;
-                    if (s->at[row + 1] - s->at[row] > 1) {
-                        v[r][p] =
-                            *(const float4 *)(part_sums(a, part_slot(s->from[row] + piece, piece == 0), h) + latent);
+                    if (row >= a.n || piece >= s->rows.at[row + 1] - s->rows.at[row]) continue;
+                    if (s->rows.at[row + 1] - s->rows.at[row] > 1) {
+                        v[r][p] = *(const float4 *)(part_sums(a, part_slot(s->rows.from[row] + piece, piece == 0), h) +
+                                                    latent);
                     } else {
                         uint2 u = *(const uint2 *)(a.out + ((gpu_i64)row * a.heads + h) * KV_LATENT + latent);
                         v[r][p] = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
@@ -122,8 +105,8 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
                     int row = base + r * SLOTS + first, piece = k + p;
-                    if (row < a.n && piece < s->at[row + 1] - s->at[row])
-                        cut_add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
+                    if (row < a.n && piece < s->rows.at[row + 1] - s->rows.at[row])
+                        cut_add_piece(o[r], v[r][p], s->weight[s->rows.at[row] + piece]);
                 }
         }
 #pragma unroll
@@ -137,31 +120,35 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
     }
 }
 
-/* The same of few rows: `groups` groups of threads a row, a thread has every groups-th piece of it, PIECES loads under
- * way at once: nothing that a load waits for is looked up in between. */
+/* The same of few rows, with piece_weights: `groups` groups of threads a row, a thread has every groups-th piece of it,
+ * PIECES loads under way at once, the first while the weights are computed. */
 template <int PIECES>
 static __device__ inline void join_few(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank, int groups,
                                        unsigned char *x) {
     int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, row = slot / groups,
         latent = rank * MINE + col * 4;
     bool here = row < a.n;
-    int begin = here ? s->at[row] : 0, count = here ? s->at[row + 1] - begin : 0;
+    int begin = here ? s->rows.at[row] : 0, count = here ? s->rows.at[row + 1] - begin : 0;
     const gpu_i64 step = a.heads * KV_LATENT; /* floats from slot to slot */
-    const float *sums = part_sums(a, part_slot(here ? s->from[row] : 0, false), h) + latent,
+    const float *sums = part_sums(a, part_slot(here ? s->rows.from[row] : 0, false), h) + latent,
                 *weights = s->weight + begin;
-    float4 o = {0, 0, 0, 0};
-    if (count == 1) {
-        uint2 u = *(const uint2 *)(a.out + ((gpu_i64)row * a.heads + h) * KV_LATENT + latent);
-        if (group == 0) o = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
-        count = 0;
-    }
-    for (int k = group; k < count; k += groups * PIECES) {
-        float4 v[PIECES];
+    float4 o = {0, 0, 0, 0}, v[PIECES];
+    auto load = [&](int k) {
 #pragma unroll
         for (int p = 0; p < PIECES; p++) {
             int piece = k + p * groups;
             if (piece < count) v[p] = *(const float4 *)(sums + (2 * piece + (piece == 0)) * step);
         }
+    };
+    if (count == 1) {
+        uint2 u = *(const uint2 *)(a.out + ((gpu_i64)row * a.heads + h) * KV_LATENT + latent);
+        if (group == 0) o = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
+        count = 0;
+    }
+    load(group);
+    piece_weights(a, s, h);
+    for (int k = group; k < count; k += groups * PIECES) {
+        if (k > group) load(k);
 #pragma unroll
         for (int p = 0; p < PIECES; p++)
             if (k + p * groups < count) cut_add_piece(o, v[p], weights[k + p * groups]);
@@ -188,13 +175,13 @@ template <int TOKENS> static __device__ inline void values(const gpu_combine_una
     for (int i = thread; i < DIM * 8; i += GPU_THREADS)
         cp_async16(memory + swizzled(i / 8, i % 8), w + (gpu_i64)(i / 8) * KV_LATENT + i % 8 * 8);
     cp_async_commit();
-    if (thread < 32) find_pieces(a.decode, s);
+    load_pieces(a.decode, s);
     pdl_wait();
     __syncthreads();
-    piece_weights(a.decode, s, h);
-    if constexpr (TOKENS >= 32)
+    if constexpr (TOKENS >= 32) {
+        piece_weights(a.decode, s, h);
         join_latents<TOKENS / SLOTS, 256 / TOKENS>(a.decode, s, h, rank, x);
-    else {
+    } else {
         int groups = SLOTS;
         while (groups > 1 && SLOTS / groups < a.decode.n) groups /= 2;
         join_few<10>(a.decode, s, h, rank, groups, x);

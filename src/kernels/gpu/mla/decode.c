@@ -5,7 +5,7 @@ enum {
     LATENT = 512,
     ROPE = 64,
     GROUPED_FROM = 17 /* heads */,
-    PIECES = 288 /* that cut_join and mla_combine take */,
+    PIECES = GPU_PLAN_BLOCKS /* that cut_join and mla_combine take */,
     FEW_ROWS = 4,
     ALONE_FEW = 4,
     ALONE_MANY = 8,   /* --deterministic: pages of a unit, at least */
@@ -117,28 +117,34 @@ status gpu_decode_init(gpu_backend *b, err *e) {
 }
 
 /* unfused: cut rows stay cut. a: of groups already. */
+static gpu_decode_args decode_args_of(const gpu_backend *b, const mla_decode_args *a, const decode_kind *kind,
+                                      bool unfused) {
+    const bool deterministic = is_deterministic(b);
+    return (gpu_decode_args){.q = a->q,
+                             .kv = a->kv,
+                             .pages = a->pages,
+                             .kv_len = a->kv_len,
+                             .out = a->out,
+                             .lse = a->lse,
+                             .part = a->workspace,
+                             .heads = a->n_heads,
+                             .pages_stride = a->pages_stride,
+                             .n = a->n,
+                             .group = (int)a->group,
+                             .group_heads = (int)(a->n_heads / a->group),
+                             .blocks = (int)blocks_of(b, a, kind),
+                             .min_pages = deterministic ? deterministic_pages(a) : kind->min_pages,
+                             .deterministic = deterministic,
+                             .fill = kind->fill,
+                             .slots = slots_of(b, a, kind),
+                             .scale2 = a->scale * LOG2_E,
+                             .meetings = unfused ? NULL : b->meetings,
+                             .plan = a->plan};
+}
+
 static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool unfused) {
-    decode_kind kind = decode_kind_of(b, a);
-    bool deterministic = is_deterministic(b);
-    gpu_decode_args k = {.q = a->q,
-                         .kv = a->kv,
-                         .pages = a->pages,
-                         .kv_len = a->kv_len,
-                         .out = a->out,
-                         .lse = a->lse,
-                         .part = a->workspace,
-                         .heads = a->n_heads,
-                         .pages_stride = a->pages_stride,
-                         .n = a->n,
-                         .group = (int)a->group,
-                         .group_heads = (int)(a->n_heads / a->group),
-                         .blocks = (int)blocks_of(b, a, &kind),
-                         .min_pages = deterministic ? deterministic_pages(a) : kind.min_pages,
-                         .deterministic = deterministic,
-                         .fill = kind.fill,
-                         .slots = slots_of(b, a, &kind),
-                         .scale2 = a->scale * LOG2_E,
-                         .meetings = unfused ? NULL : b->meetings};
+    const decode_kind kind = decode_kind_of(b, a);
+    gpu_decode_args k = decode_args_of(b, a, &kind, unfused);
     if (kind.kernel == b->mla_decode_wgmma ||
         kind.kernel ==
             b->mla_decode_wgmma_fill) /* how many pages there are nobody has told: as many as an int can number */
@@ -147,6 +153,15 @@ static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a
     gpu_launch(b->g, kind.kernel, (u32)k.blocks, (u32)ceil_div(a->n_heads, kind.heads), 1, kind.threads, kind.shared,
                &k);
     return k;
+}
+
+void gpu_op_mla_decode_plan(const ops *o, const mla_decode_plan_args *all) {
+    const gpu_backend *b = gpu_of(o);
+    const mla_decode_args rows = grouped(b, &all->decode), *const a = &rows;
+    const decode_kind kind = decode_kind_of(b, a);
+    if (!a->n || !gpu_decode_is_fast(a)) return;
+    const gpu_decode_args k = decode_args_of(b, a, &kind, true);
+    gpu_launch(b->g, b->decode_plan, (u32)k.blocks + 1, 1, 1, 32, 0, &k);
 }
 
 void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *call) {

@@ -86,12 +86,11 @@ static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const d
     };
     int lane = threadIdx.x % 32, k = 0;
     bool waited = false;
+    page_numbers pages = page_numbers_begin(a);
     decode_walk w = walk_begin<FILL>(a);
-    while (walk_next(a, w)) {
-        int pages = 0;
+    for (; walk_next(a, w); pages.first = false) {
         for (int t = w.first; t < w.last; t++) {
-            if ((t - w.first) % 32 == 0 && t + lane < w.last) pages = pages_table(a, w.row)[t + lane];
-            gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
+            gpu_i64 page = page_number(a, w, t, pages);
             if (!waited && page_is_new(w.pages, t)) pdl_wait(), waited = true;
             for (int half = 0; half < 2; half++, k++) {
                 pipeline at = pipeline_at(m.full, m.empty, STAGES, k);
@@ -149,10 +148,16 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
     enum { STAGES = decode_mma_ring<NH, FP8>::STAGES, PITCH = decode_mma_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 };
     int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
-    decode_walk w = walk_begin<FILL>(a);
+    {
+        decode_walk w = walk_begin<FILL>(a);
+        if (lane == 0) m.walks[warp] = w;
+    }
     pdl_wait();
     lse_of_none(a, head0, min64(a.heads - head0, NH * 8), threadIdx.x);
-    while (walk_next(a, w)) {
+    for (;;) {
+        __syncwarp();
+        decode_walk w = m.walks[warp];
+        if (!walk_next(a, w)) break;
         __syncwarp();
         if (lane == 0) m.walks[warp] = w;
         __syncwarp();

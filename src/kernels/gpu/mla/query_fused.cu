@@ -133,6 +133,20 @@ static __device__ inline void hand_out_query(const gpu_query_fused_args &a, int 
     }
 }
 
+/* 64 rows of q_b times x. The number of units is known here, so that all products are under way at once. */
+template <int TOKENS, int UNITS>
+static __device__ inline void multiply_units(float *d, const unsigned char *rows, const unsigned char *x) {
+    wgmma_begin();
+#pragma unroll
+    for (int u = 0; u < UNITS; u++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            wgmma_ss<TOKENS>(d, wgmma_desc(rows + u * TILE) + 2 * k, wgmma_desc(x + u * (TOKENS * 128)) + 2 * k,
+                             u || k);
+    wgmma_commit();
+    wgmma_wait<0>();
+}
+
 /* Shared memory: q_b [units][192][64], kv_b [128][64], x [units][TOKENS][64], q [2][8 or 64][64], all bf16 in the
  * 128-byte swizzle; sums [TOKENS][SUMS]; squares [TOKENS], and [TOKENS][QUERY_UNITS]. */
 template <int TOKENS> static __device__ inline void query(const gpu_query_fused_args &a, unsigned char *memory) {
@@ -153,19 +167,17 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_fused_
     fence_async();
     __syncthreads();
     float d[TOKENS / 2], o[MINE / 2];
-    wgmma_begin();
-    for (int u = 0; u < a.units; u++)
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            wgmma_ss<TOKENS>(d, wgmma_desc(of_q + u * TILE + thread / 128 * 8192) + 2 * k,
-                             wgmma_desc(x + u * (TOKENS * 128)) + 2 * k, u || k);
-    wgmma_commit();
     if (thread < a.n) {
         float all = 0;
         for (int u = 0; u < a.units; u++) all += parts[thread * QUERY_UNITS + u];
         squares[thread] = all;
     }
-    wgmma_wait<0>();
+    const unsigned char *rows = of_q + thread / 128 * 8192;
+    switch (a.units) {
+    case 1: multiply_units<TOKENS, 1>(d, rows, x); break;
+    case 2: multiply_units<TOKENS, 2>(d, rows, x); break;
+    default: multiply_units<TOKENS, QUERY_UNITS>(d, rows, x);
+    }
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) {
         int token = i / 4 * 8 + lane % 4 * 2 + i % 2, row = thread / 32 * 16 + lane / 4 + i % 4 / 2 * 8;

@@ -106,7 +106,14 @@ typedef struct {
     int len, first, last, pages, each;
 } decode_walk;
 
+/* Out of the plan: three loads at once, instead of lengths and then tables, one after the other. */
+static __device__ inline decode_walk walk_planned(const gpu_decode_args &a) {
+    const gpu_decode_piece *p = &a.plan->of[blockIdx.x];
+    return {p->row, p->start, p->at, p->to, p->len, p->first, p->last, p->pages, p->each};
+}
+
 template <bool FILL> static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
+    if (a.plan) return walk_planned(a);
     decode_walk w = {};
     const decode_line l = line_of<FILL>(a);
     w.each = l.each;
@@ -125,6 +132,10 @@ static __device__ inline int with_tokens(const gpu_decode_args &a, int row) {
 }
 /* The next row's part; false at the end. */
 static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w) {
+    if (w.pages < 0) { /* known already */
+        w.pages = -w.pages;
+        return true;
+    }
     if (w.pages && a.deterministic) {
         w.at++;
         if (w.last == w.pages) w.start = w.at, w.row = with_tokens(a, w.row + 1);
@@ -150,6 +161,25 @@ static __device__ inline int hidden_of(const gpu_decode_args &a, const decode_wa
     return n > 0 ? n : 0;
 }
 static __device__ inline bool walk_whole(const decode_walk &w) { return w.first == 0 && w.last == w.pages; }
+/* Numbers of pages of the walk's row by a warp, which asks for 32 at once; out of the plan, the first few are here as
+ * soon as the walk is. */
+typedef struct {
+    int planned, table; /* of each lane */
+    bool first;         /* the row that the plan has */
+} page_numbers;
+
+static __device__ inline page_numbers page_numbers_begin(const gpu_decode_args &a) {
+    int lane = threadIdx.x % 32;
+    return {a.plan && lane < GPU_PLAN_PAGES ? a.plan->of[blockIdx.x].page[lane] : 0, 0, a.plan != NULL};
+}
+/* Of page t of [w.first, w.last), which are asked for in turn. */
+static __device__ inline int page_number(const gpu_decode_args &a, const decode_walk &w, int t, page_numbers &p) {
+    int lane = threadIdx.x % 32, i = t - w.first;
+    if (i % 32 == 0 && t + lane < w.last) p.table = pages_table(a, w.row)[t + lane];
+    if (p.first && i < GPU_PLAN_PAGES) return __shfl_sync(~0u, p.planned, i);
+    return __shfl_sync(~0u, p.table, i % 32);
+}
+
 /* May the kernels just before still write page `at` of a row of so many? A step writes the ends of rows, at most 8
  * tokens of one; tables and lengths are there before its first kernel. */
 static __device__ inline bool page_is_new(int pages, int at) { return at >= pages - 2; }
@@ -310,6 +340,31 @@ static __device__ inline void cut_join(const gpu_decode_args &a, const cut_row &
     else
         join_columns<AT_ONCE / 4, 4>(a, c, head0, first, mine, groups, weights, sums, thread);
     named_barrier_sync(1, JOINERS); /* the next row's weights may come */
+}
+
+static __device__ inline int sum_to_lane(int v) {
+    int lane = threadIdx.x % 32;
+    for (int d = 1; d < 32; d *= 2) {
+        int left = __shfl_sync(~0u, v, (lane - d) & 31);
+        if (lane >= d) v += left;
+    }
+    return v;
+}
+
+/* The pieces of up to GPU_SKINNY rows, by a warp. */
+static __device__ inline void find_pieces(const gpu_decode_args &a, gpu_decode_rows *s) {
+    const decode_line l = line_of<true>(a);
+    int lane = threadIdx.x % 32, all = 0, at = 0;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        int row = j * 32 + lane, pages = row < a.n ? pages_of(a, row) : 0, units = line_units(a, l, pages),
+            begin = sum_to_lane(units) - units + all, from = begin / l.each,
+            count = row < a.n ? (begin + pages - 1) / l.each - from + 1 : 0, upto = sum_to_lane(count);
+        all = __shfl_sync(~0u, begin + units, 31);
+        s->from[row] = from, s->at[row] = at + upto - count;
+        at += __shfl_sync(~0u, upto, 31);
+    }
+    if (lane == 0) s->at[GPU_SKINNY] = at;
 }
 
 /* Two values of a query, in bf16, as halves, for keys in halves. Of their range up to 65504 a query has 64 times
