@@ -325,7 +325,8 @@ typedef struct {
     (((fp8) ? 4 * (32 * 592 + 16) : 5 * (32 * 1168 + 16)) + 2 * 16 + 8 * 36 + (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) + \
      ((fp8)           ? (eights) == 2 ? 18 * 1024 : 8 * 512                                                            \
       : (eights) == 2 ? 2 * 1024                                                                                       \
-                      : 0))
+                      : 0) +                                                                                           \
+     ((fp8) && (eights) == 2 ? 0 : (eights)*8 * 1168 + 16))
 
 /* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
 typedef struct {

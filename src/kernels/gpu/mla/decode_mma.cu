@@ -39,6 +39,12 @@ template <int NH, int FP8> struct decode_mma_ring {
     };
 };
 
+/* The query of a row comes by the copy engine, rows as far apart as those of the ring; for 16 heads with FP8, where two
+ * blocks a multiprocessor leave no room, by loads. */
+template <int NH, int FP8> struct decode_mma_query_rows {
+    enum { COPIED = !(FP8 && NH == 2), PITCH = KV_WIDTH * 2 + 16, BYTES = COPIED ? NH * 8 * PITCH + 16 : 0 };
+};
+
 typedef struct {
     gpu_u8 *ring;
     gpu_u32 *aside;   /* [steps][NH][2][half of the columns][32]: the four warps of a half have the same query */
@@ -46,6 +52,7 @@ typedef struct {
     gpu_u32 *weights; /* [head][WEIGHT_PITCH]: pairs of tokens */
     float *shrink;    /* [head] */
     gpu_u64 *full, *empty;
+    gpu_u8 *query;      /* behind it its barrier */
     cut_row *cuts;      /* [2] */
     decode_walk *walks; /* of the warps: what is not needed within a row is not kept in registers */
 } decode_mma_memory;
@@ -65,12 +72,11 @@ template <int NH, int FP8> static __device__ inline decode_mma_memory decode_mma
     m.scores = m.shrink + heads;
     m.weights = (gpu_u32 *)(m.scores + 2 * heads * SCORE_PITCH);
     m.aside = m.weights + heads * WEIGHT_PITCH;
+    enum { ASIDE = (NH == 2 ? FP8 ? STEPS : ASIDE16 : FP8 ? ASIDE8 : 0) * NH * 512 };
+    m.query = (gpu_u8 *)m.aside + ASIDE;
     static_assert(decode_mma_ring<NH, FP8>::BYTES + 2 * decode_mma_ring<NH, FP8>::STAGES * 8 + 2 * sizeof(cut_row) +
                           COMPUTE / 32 * sizeof(decode_walk) + heads * (1 + 2 * SCORE_PITCH + WEIGHT_PITCH) * 4 +
-                          (NH == 2 ? FP8 ? STEPS : ASIDE16
-                           : FP8   ? ASIDE8
-                                   : 0) *
-                              NH * 512 ==
+                          ASIDE + decode_mma_query_rows<NH, FP8>::BYTES ==
                       GPU_DECODE_MMA_SHARED(NH, FP8),
                   "params.h");
     return m;
@@ -118,6 +124,23 @@ template <int NH, int FP8> static __device__ inline void decode_mma_blank(gpu_u8
     fence_async(); /* the copy engine writes here next */
 }
 
+template <int NH, int FP8> static __device__ inline gpu_u64 *decode_mma_query_full(const decode_mma_memory &m) {
+    return (gpu_u64 *)(m.query + NH * 8 * decode_mma_query_rows<NH, FP8>::PITCH);
+}
+
+/* The row's query for the heads from head0 on, asked for by a warp. What it takes the place of is used up. */
+template <int NH, int FP8>
+static __device__ inline void decode_mma_ask_query(const gpu_decode_args &a, const decode_mma_memory &m, int row,
+                                                   int head0) {
+    int lane = threadIdx.x % 32, heads = (int)min64(a.heads - head0, NH * 8);
+    gpu_u64 *full = decode_mma_query_full<NH, FP8>(m);
+    if (lane == 0) mbarrier_expect(full, (gpu_u32)heads * KV_WIDTH * 2);
+    __syncwarp();
+    if (lane < heads)
+        tma_bulk(m.query + lane * decode_mma_query_rows<NH, FP8>::PITCH,
+                 a.q + ((gpu_i64)row * a.heads + head0 + lane) * KV_WIDTH, KV_WIDTH * 2, full);
+}
+
 /* A head's values of 16 columns, as the tensor cores take them; with FP8 a lane has four columns behind each other. */
 template <int FP8>
 static __device__ inline void decode_mma_query(gpu_u32 two[2], const gpu_bf16 *from, int t4, bool valid) {
@@ -146,7 +169,9 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
     int row_of_v = FP8 ? lane % 16 : lane / 16 * 8 + lane % 8,
         col_of_v = FP8 ? lane / 16 * 8 : lane / 8 % 2 * 8; /* of ldmatrix4_t */
     enum { STAGES = decode_mma_ring<NH, FP8>::STAGES, PITCH = decode_mma_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 };
+    enum { COPIED = decode_mma_query_rows<NH, FP8>::COPIED };
     int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
+    gpu_u32 rows_before = 0; /* of the block's */
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
     {
         decode_walk w = walk_begin<FILL>(a);
@@ -161,12 +186,20 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
         __syncwarp();
         if (lane == 0) m.walks[warp] = w;
         __syncwarp();
+        if (COPIED) {
+            if (warp == 0) decode_mma_ask_query<NH, FP8>(a, m, w.row, head0);
+            mbarrier_wait(decode_mma_query_full<NH, FP8>(m), rows_before++ & 1);
+        }
         constexpr int ALL = STEPS, HELD = FP8 ? (NH == 1 ? ALL - ASIDE8 : 0) : NH == 2 ? ALL - ASIDE16 : ALL;
         gpu_u32 q[HELD > 0 ? HELD : 1][NH][2];
 #pragma unroll
         for (int n = 0; n < NH; n++) {
             gpu_i64 h = head0 + n * 8 + g;
-            const gpu_bf16 *from = a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH + part * (KV_WIDTH / 2);
+            const gpu_bf16 *row =
+                               COPIED
+                                   ? (const gpu_bf16 *)(m.query + (n * 8 + g) * decode_mma_query_rows<NH, FP8>::PITCH)
+                                   : a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH,
+                           *from = row + part * (KV_WIDTH / 2);
 #pragma unroll
             for (int s = 0; s < STEPS; s++) {
                 gpu_u32 two[2];
@@ -355,6 +388,7 @@ template <int NH, int FP8, bool FILL> static __device__ inline void decode_mma_h
     const decode_mma_memory m = decode_mma_layout<NH, FP8>(memory);
     if (threadIdx.x == 0) {
         pipeline_init(pipeline_begin(m.full, m.empty), decode_mma_ring<NH, FP8>::STAGES, 1, COMPUTE / 32);
+        if (decode_mma_query_rows<NH, FP8>::COPIED) mbarrier_init(decode_mma_query_full<NH, FP8>(m), 1);
         mbarrier_fence_init();
     }
     __syncthreads();
