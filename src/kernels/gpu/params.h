@@ -284,7 +284,7 @@ typedef struct {
     /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
     gpu_u32 *meetings;
     struct gpu_decode_plan *plan; /* decode_plan.cu; NULL: every block looks for its piece by itself */
-    /* mla_decode_wgmma, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
+    /* bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens, decode_mma of 8 */
     gpu_tensor_map kv_map;
 } gpu_decode_args;
 enum { GPU_DETERMINISTIC_UNITS = 64 /* of a row, at most */ };
@@ -322,7 +322,7 @@ typedef struct {
 } gpu_combine_unabsorb_args;
 /* Dynamic shared memory of decode_mma.cu for 8 * eights heads. */
 #define GPU_DECODE_MMA_SHARED(eights, fp8)                                                                             \
-    (((fp8) ? 4 * (32 * 592 + 16) : 5 * (32 * 1168 + 16)) + 2 * 16 + 8 * 36 + (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) + \
+    (((fp8) ? 4 * (32 * 592 + 16) : 5 * (32 * 1152 + 16)) + 2 * 16 + 8 * 36 + (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) + \
      ((fp8)           ? (eights) == 2 ? 18 * 1024 : 8 * 512                                                            \
       : (eights) == 2 ? 2 * 1024                                                                                       \
                       : 0) +                                                                                           \

@@ -19,6 +19,7 @@ typedef struct {
     const gpu_kernel *kernel;
     i64 heads;           /* of a block */
     u32 threads, shared; /* of a block */
+    u32 box;             /* tokens that one copy brings */
     int min_pages;       /* pages of a piece: fewer cost more in cut rows' sums than they gain in time */
     int together;        /* blocks of a multiprocessor */
     bool fill;           /* split_kv.cuh */
@@ -43,6 +44,7 @@ static decode_kind decode_kind_of(const gpu_backend *b, const mla_decode_args *a
                              64,
                              GPU_DECODE_WGMMA_THREADS,
                              SHARED_MAX,
+                             32,
                              1,
                              1,
                              fill};
@@ -53,6 +55,7 @@ static decode_kind decode_kind_of(const gpu_backend *b, const mla_decode_args *a
                              16,
                              GPU_DECODE_MMA_THREADS,
                              GPU_DECODE_MMA_SHARED(2, fp8),
+                             8,
                              1,
                              fp8 ? 2 : 1,
                              fill};
@@ -60,6 +63,7 @@ static decode_kind decode_kind_of(const gpu_backend *b, const mla_decode_args *a
                          8,
                          GPU_DECODE_MMA_THREADS,
                          GPU_DECODE_MMA_SHARED(1, fp8),
+                         8,
                          1,
                          fp8 ? 2 : 1,
                          fill && a->plan};
@@ -147,11 +151,9 @@ static gpu_decode_args decode_args_of(const gpu_backend *b, const mla_decode_arg
 static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool unfused) {
     const decode_kind kind = decode_kind_of(b, a);
     gpu_decode_args k = decode_args_of(b, a, &kind, unfused);
-    if (kind.kernel == b->mla_decode_wgmma ||
-        kind.kernel ==
-            b->mla_decode_wgmma_fill) /* how many pages there are nobody has told: as many as an int can number */
+    if (a->kv_type == DT_BF16) /* how many pages there are nobody has told: as many as an int can number */
         gpu_tensor(b->g, &k.kv_map, a->kv, (const u64[3]){64, (u64)1 << 31, (LATENT + ROPE) / 64},
-                   (const u64[2]){(LATENT + ROPE) * 2, 128}, (const u32[3]){64, 32, (LATENT + ROPE) / 64});
+                   (const u64[2]){(LATENT + ROPE) * 2, 128}, (const u32[3]){64, kind.box, (LATENT + ROPE) / 64});
     gpu_launch(b->g, kind.kernel, (u32)k.blocks, (u32)ceil_div(a->n_heads, kind.heads), 1, kind.threads, kind.shared,
                &k);
     return k;

@@ -5,18 +5,19 @@
  * token and layer. At 16 heads a token costs 35 kflop, 30 flop a byte: bound by bytes.
  *
  * The heads are the short side of mma's products (n = 8), tokens and latents its long one, so 8 heads waste nothing.
- * 8 warps multiply, a ninth fetches: the copy engine brings KV rows in half pages (32 tokens) into a ring, rows 16
- * bytes farther apart than they are long, so that eight rows meet no bank twice. Of a page of 64 tokens
- *   scores  [64 tokens, heads]: warp w takes tokens 16 (w % 4).. and half w / 4 of the 576 columns; the query lies
- *   in registers;
+ * 8 warps multiply, a ninth fetches: the copy engine brings KV rows in half pages (32 tokens) into a ring, eight at a
+ * time in blocks of 64 columns in the 128-byte swizzle (a copy a row takes 30 ns each to be asked for, as long as the
+ * memory needs for it), with FP8 in rows 16 bytes farther apart than they are long, so that eight rows meet no bank
+ * twice. Of a page of 64 tokens
+ *   scores  [64 tokens, heads]: warp w takes tokens 16 (w % 4).. and half of the 576 columns: every other 16, with FP8
+ *           half w / 4; the query lies in registers;
  *   weights: the halves of the scores meet in shared memory; warp w computes those of head w (and w + 8): a running
- *   maximum
- *           (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2;
- *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16
- *   here.
+ *           maximum (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2;
+ *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16 here.
  * FP8 becomes IEEE halves in registers, one instruction for two values, and the products are those of halves.
- * Tokens past kv_len are not read; their rows are zeros. */
+ * Up to seven tokens past kv_len are read, whatever they are; their rows are zeros then. */
 #include "kernels/gpu/device/pipeline.cuh"
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 
 enum {
@@ -33,9 +34,13 @@ enum {
 /* FP8: two blocks a multiprocessor, whose waits fill each other's gaps. */
 template <int NH, int FP8> struct decode_mma_ring {
     enum {
-        PITCH = (FP8 ? KV_WIDTH : KV_WIDTH * 2) + 16 /* bytes from row to row */,
+        PITCH = KV_WIDTH + 16, /* FP8: bytes from row to row */
+        /* bf16: 64 columns of eight tokens lie behind each other, then the next columns, then the next tokens */
+        BLOCK = 8 * 128,
+        EIGHT = KV_WIDTH / 64 * BLOCK,
         STAGES = FP8 ? 4 : 5,
-        BYTES = STAGES * HALF * PITCH
+        STAGE = FP8 ? HALF * PITCH : HALF / 8 * EIGHT,
+        BYTES = STAGES * STAGE
     };
 };
 
@@ -82,16 +87,34 @@ template <int NH, int FP8> static __device__ inline decode_mma_memory decode_mma
     return m;
 }
 
+/* Half `half` of page t of the walk's row, of which no more rows come than are there: eight at a time (params.h:
+ * kv_map), with FP8 one by one, which else would meet in the same banks. */
+template <int NH, int FP8>
+static __device__ inline void decode_mma_fetch_half(const gpu_decode_args &a, const decode_mma_memory &m,
+                                                    const decode_walk &w, int t, gpu_i64 page, int half,
+                                                    const pipeline &at) {
+    typedef decode_mma_ring<NH, FP8> ring;
+    int lane = threadIdx.x % 32, rows = w.len - t * GPU_PAGE - half * HALF, first = (int)page * GPU_PAGE + half * HALF;
+    rows = rows < 0 ? 0 : rows > HALF ? HALF : rows;
+    int copies = FP8 ? rows : (rows + 7) / 8;
+    gpu_u8 *to = m.ring + at.stage * ring::STAGE;
+    if (lane == 0) mbarrier_expect(pipeline_full(at), (gpu_u32)(copies * (FP8 ? (int)KV_WIDTH : (int)ring::EIGHT)));
+    __syncwarp();
+    if (lane >= copies) return;
+    if (FP8)
+        tma_bulk(to + lane * ring::PITCH, (const gpu_u8 *)a.kv + ((gpu_i64)first + lane) * KV_WIDTH, KV_WIDTH,
+                 pipeline_full(at));
+    else
+        tma_load(to + lane * ring::EIGHT, &a.kv_map, 0, first + lane * 8, 0, pipeline_full(at));
+}
+
 /* One warp: the block's KV rows into the ring, half a page a stage. */
 template <int NH, int FP8, bool FILL>
 static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const decode_mma_memory &m) {
-    enum {
-        STAGES = decode_mma_ring<NH, FP8>::STAGES,
-        PITCH = decode_mma_ring<NH, FP8>::PITCH,
-        VALUE = FP8 ? 1 : 2 /* bytes */
-    };
+    enum { STAGES = decode_mma_ring<NH, FP8>::STAGES };
     int lane = threadIdx.x % 32, k = 0;
     bool waited = false;
+    if (!FP8 && lane == 0) tma_prefetch_map(&a.kv_map);
     page_numbers pages = page_numbers_begin(a);
     decode_walk w = walk_begin<FILL>(a);
     for (; walk_next(a, w); pages.first = false) {
@@ -100,16 +123,8 @@ static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const d
             if (!waited && page_is_new(w.pages, t)) pdl_wait(), waited = true;
             for (int half = 0; half < 2; half++, k++) {
                 pipeline at = pipeline_at(m.full, m.empty, STAGES, k);
-                int rows = w.len - t * GPU_PAGE - half * HALF;
-                rows = rows < 0 ? 0 : rows > HALF ? HALF : rows;
-                gpu_i64 from = (page * GPU_PAGE + half * HALF) * KV_WIDTH;
                 producer_acquire(at);
-                if (lane == 0) mbarrier_expect(pipeline_full(at), (gpu_u32)rows * KV_WIDTH * VALUE);
-                __syncwarp();
-                if (lane < rows)
-                    tma_bulk(m.ring + (at.stage * HALF + lane) * PITCH,
-                             (const gpu_u8 *)a.kv + (from + lane * KV_WIDTH) * VALUE, KV_WIDTH * VALUE,
-                             pipeline_full(at));
+                decode_mma_fetch_half<NH, FP8>(a, m, w, t, page, half, at);
             }
         }
     }
@@ -117,10 +132,13 @@ static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const d
 
 /* The latents of rows [rows, 64) of a page in the ring become zeros: a weight of zero must not meet a NaN. */
 template <int NH, int FP8> static __device__ inline void decode_mma_blank(gpu_u8 *first, gpu_u8 *second, int rows) {
-    enum { PITCH = decode_mma_ring<NH, FP8>::PITCH };
+    typedef decode_mma_ring<NH, FP8> ring;
     for (int row = rows + threadIdx.x / 32; row < GPU_PAGE; row += COMPUTE / 32)
-        for (int c = threadIdx.x % 32; c < KV_LATENT / (FP8 ? 16 : 8); c += 32)
-            *(uint4 *)((row < HALF ? first : second) + row % HALF * PITCH + c * 16) = {0, 0, 0, 0};
+        for (int c = threadIdx.x % 32; c < KV_LATENT / (FP8 ? 16 : 8); c += 32) {
+            int at = FP8 ? row % HALF * ring::PITCH + c * 16
+                         : row % HALF / 8 * ring::EIGHT + c / 8 * ring::BLOCK + row % 8 * 128 + c % 8 * 16;
+            *(uint4 *)((row < HALF ? first : second) + at) = {0, 0, 0, 0};
+        }
     fence_async(); /* the copy engine writes here next */
 }
 
@@ -165,10 +183,19 @@ template <int NH, int FP8, bool FILL>
 static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const decode_mma_memory &m) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4,
         k = 0;
-    int row_of_a = lane % 16, col_of_a = lane / 16 * 8; /* of ldmatrix4: rows 0-15, columns 0 and 8 */
-    int row_of_v = FP8 ? lane % 16 : lane / 16 * 8 + lane % 8,
-        col_of_v = FP8 ? lane / 16 * 8 : lane / 8 % 2 * 8; /* of ldmatrix4_t */
-    enum { STAGES = decode_mma_ring<NH, FP8>::STAGES, PITCH = decode_mma_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 };
+    enum {
+        STAGES = decode_mma_ring<NH, FP8>::STAGES,
+        STAGE = decode_mma_ring<NH, FP8>::STAGE,
+        PITCH = decode_mma_ring<NH, FP8>::PITCH,
+        BLOCK = decode_mma_ring<NH, FP8>::BLOCK,
+        EIGHT = decode_mma_ring<NH, FP8>::EIGHT
+    };
+    /* Of ldmatrix4 a lane's 16 bytes of a half page: bf16: of its keys' even steps, of its values' first latents; what
+     * else is asked for of a row of 128 bytes is XORed to it. */
+    int key_at = FP8 ? (tile % 2 * 16 + lane % 16) * PITCH + part * (KV_WIDTH / 2) + lane / 16 * 16
+                     : (tile % 2 * 2 + lane % 16 / 8) * EIGHT + swizzled(lane % 8, part * 2 + lane / 16),
+        value_at = FP8 ? lane % 16 * PITCH + warp * 64 + lane / 16 * 16
+                       : lane / 16 * EIGHT + warp * BLOCK + swizzled(lane % 8, lane / 8 % 2);
     enum { COPIED = decode_mma_query_rows<NH, FP8>::COPIED };
     int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
     gpu_u32 rows_before = 0; /* of the block's */
@@ -199,11 +226,11 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                                COPIED
                                    ? (const gpu_bf16 *)(m.query + (n * 8 + g) * decode_mma_query_rows<NH, FP8>::PITCH)
                                    : a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH,
-                           *from = row + part * (KV_WIDTH / 2);
+                           *from = row + part * (FP8 ? KV_WIDTH / 2 : 16);
 #pragma unroll
             for (int s = 0; s < STEPS; s++) {
                 gpu_u32 two[2];
-                decode_mma_query<FP8>(two, from + s * 16, t4, h < a.heads);
+                decode_mma_query<FP8>(two, from + s * (FP8 ? 16 : 32), t4, h < a.heads);
 #pragma unroll
                 for (int i = 0; i < 2; i++)
                     if (s < HELD)
@@ -214,7 +241,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
         }
         if (HELD < ALL) named_barrier_sync(1, COMPUTE); /* the query is there */
         float o[4][NH][4], best[NH], sum[NH];
-        int hidden[NH]; /* tokens at the end of this piece that the warp's head does not see */
+        int hidden[NH]; /* FP8: tokens at the end of this piece that the warp's head does not see; bf16: not kept */
 #pragma unroll
         for (int n = 0; n < NH; n++) {
             best[n] = -INFINITY, sum[n] = 0;
@@ -228,7 +255,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
             for (int i = 0; i < 2; i++) {
                 pipeline at = pipeline_at(m.full, m.empty, STAGES, k + i);
                 consumer_wait(at);
-                half[i] = m.ring + at.stage * HALF * PITCH;
+                half[i] = m.ring + at.stage * STAGE;
             }
             if (rows < GPU_PAGE) {
                 decode_mma_blank<NH, FP8>(half[0], half[1], rows);
@@ -240,8 +267,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
             for (int n = 0; n < NH; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) s[n][0][i] = s[n][1][i] = 0;
-            const gpu_u8 *keys = (tile < 2 ? half[0] : half[1]) + (tile % 2 * 16 + row_of_a) * PITCH +
-                                 part * (KV_WIDTH / 2) * VALUE + col_of_a * 2;
+            const gpu_u8 *keys = tile < 2 ? half[0] : half[1];
             auto multiply = [&](int step, const gpu_u32 x[4]) {
 #pragma unroll
                 for (int n = 0; n < NH; n++) {
@@ -257,7 +283,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
 #pragma unroll
                 for (int step = 0; step < STEPS; step += 2) {
                     gpu_u32 raw[4], x[4];
-                    ldmatrix4(raw, keys + step * 16);
+                    ldmatrix4(raw, keys + key_at + step * 16);
 #pragma unroll
                     for (int i = 0; i < 2; i++) {
                         fp8_halves(raw[2 * i], x[0], x[2]), fp8_halves(raw[2 * i + 1], x[1], x[3]);
@@ -268,7 +294,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
 #pragma unroll
                 for (int step = 0; step < STEPS; step++) {
                     gpu_u32 x[4];
-                    ldmatrix4(x, keys + step * 32);
+                    ldmatrix4(x, keys + step / 2 * BLOCK + (key_at ^ step % 2 * 64));
                     multiply(step, x);
                 }
             }
@@ -284,7 +310,11 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                 int h = n * 8 + warp;
                 float2 x = *(const float2 *)(m.scores + h * SCORE_PITCH + 2 * lane),
                        y = *(const float2 *)(m.scores + (NH * 8 + h) * SCORE_PITCH + 2 * lane);
-                int seen = rows - hidden[n];
+                int seen = rows;
+                if (FP8)
+                    seen -= hidden[n];
+                else if (a.group > 1)
+                    seen -= hidden_of(a, m.walks[warp], head0 + h);
                 float even = 2 * lane < seen ? (x.x + y.x) * scale2 : -INFINITY,
                       odd = 2 * lane + 1 < seen ? (x.y + y.y) * scale2 : -INFINITY;
                 float top = fmaxf(even, odd); /* passes a NaN over; its weight is NaN all the same */
@@ -313,11 +343,11 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
             }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const gpu_u8 *values = half[j / 2] + (j % 2 * 16 + row_of_v) * PITCH + warp * 64 * VALUE + col_of_v * 2;
+                const gpu_u8 *values = half[j / 2] + j % 2 * (FP8 ? 16 * PITCH : 2 * EIGHT);
 #pragma unroll
                 for (int i = 0; i < 4; i += FP8 ? 2 : 1) {
                     gpu_u32 x[4];
-                    ldmatrix4_t(x, values + i * 16 * VALUE);
+                    ldmatrix4_t(x, values + (FP8 ? value_at + i * 16 : value_at ^ i * 32));
                     if (FP8) {
 #pragma unroll
                         for (int l = 0; l < 2; l++) {
