@@ -11,7 +11,7 @@ static status moe_error_ref_row(const bench_state *b, const shape_data *d, i64 i
     const i64 dim = b->o.dim, topk = b->o.topk, slots = max_i64(topk, INT8_MEAN * b->distinct);
     f32 *x = calloc((u64)(2 * dim + slots), 4), *weights = x + 2 * dim, *one = x + dim;
     i32 *ids = malloc((u64)slots * 4);
-    moe_args a = {.experts = b->ref_w, .x = x, .ids = ids, .weights = weights, .out = one, .n = 1};
+    moe_args a = {.experts = b->ref_w, .x = x, .ids = ids, .weights = weights, .out = one, .n = 1, .k = slots};
     void *space = a.workspace = malloc(b->ref->moe_workspace(b->ref, &a));
     const bool int8 = moe_in_int8(b, d), apart = b->given != b->views || b->experts != EXPERTS_AS_STORED;
     bool ok = x && ids && space;

@@ -1,13 +1,38 @@
-/* kernels/ref/moe.c: routed experts, one token and slot after the other, exactly as written in the contract. */
+/* kernels/ref/moe.c: routed experts as written in the contract: an expert's products for the tokens that chose it, then
+ * every token's sum over its slots in their order. A token's products do not depend on the others. */
 #include "kernels/ref/ref.h"
 #include <math.h>
 
-/* Per thread of the outer loop nothing is kept: the loop over a token's experts is sequential, the matrix
- * products inside use the threads. Workspace: gate [inter], up [inter], down [hidden], a row of int8. */
+enum { TOKENS = 32 }; /* at a time */
+
+/* Of so many pairs of a token and a slot, those of one expert behind each other. */
+typedef struct {
+    f32 *x, *gate, *up; /* [pairs, hidden], [pairs, inter] twice: of the expert that is being computed */
+    f32 *down;          /* [pairs, hidden]: results of all */
+    i64 *at;            /* [pairs]: which row of `down` a pair has; -1: none */
+    i8 *q;              /* [the longer of hidden and inter] */
+} moe_space;
+
+/* bytes: how much memory there must be behind `base`. */
+static moe_space moe_space_of(const moe_args *a, void *base, u64 *bytes) {
+    const i64 inter = a->experts->views[0].rows, hidden = a->experts->views[0].cols,
+              pairs = min_i64(a->n, TOKENS) * a->k;
+    moe_space s;
+    s.at = base;
+    s.x = (f32 *)(s.at + pairs);
+    s.gate = s.x + pairs * hidden, s.up = s.gate + pairs * inter;
+    s.down = s.up + pairs * inter;
+    s.q = (i8 *)(s.down + pairs * hidden);
+    *bytes = (u64)pairs * (sizeof *s.at + (u64)(2 * (hidden + inter)) * sizeof(f32)) + (u64)max_i64(inter, hidden);
+    return s;
+}
+
 u64 ref_moe_workspace(const ops *o, const moe_args *a) {
+    u64 bytes;
+    max_align_t nowhere;
     (void)o;
-    i64 inter = a->experts->views[0].rows, hidden = a->experts->views[0].cols;
-    return (u64)(2 * inter + hidden) * sizeof(f32) + (u64)max_i64(inter, hidden);
+    moe_space_of(a, &nowhere, &bytes);
+    return bytes;
 }
 
 /* x as q * the returned scale (ops.h, at moe_args). */
@@ -60,46 +85,64 @@ static void int8_matmul(const weight_view *w, const i8 *q, f32 scale, f32 *y) {
     team_end(&tm);
 }
 
-static void int8_expert(const weight_view *w, const f32 *x, f32 *gate, f32 *up, f32 *down, i8 *q) {
-    i64 inter = w[0].rows;
-    f32 scale = to_int8(x, w[0].cols, q);
-    int8_matmul(&w[0], q, scale, gate);
-    int8_matmul(&w[1], q, scale, up);
-    for (i64 r = 0; r < inter; r++) gate[r] = bf16_to_f32(f32_to_bf16(ref_silu(gate[r]) * up[r]));
-    scale = to_int8(gate, inter, q);
-    int8_matmul(&w[2], q, scale, down);
+static void int8_expert(const weight_view *w, const moe_space *s, i64 n, f32 *down) {
+    const i64 inter = w[0].rows, hidden = w[0].cols;
+    for (i64 i = 0; i < n; i++) {
+        f32 *gate = s->gate, *up = s->up, scale = to_int8(s->x + i * hidden, hidden, s->q);
+        int8_matmul(&w[0], s->q, scale, gate);
+        int8_matmul(&w[1], s->q, scale, up);
+        for (i64 r = 0; r < inter; r++) gate[r] = bf16_to_f32(f32_to_bf16(ref_silu(gate[r]) * up[r]));
+        scale = to_int8(gate, inter, s->q);
+        int8_matmul(&w[2], s->q, scale, down + i * hidden);
+    }
 }
 
-static void expert(const weight_view *w, const f32 *x, f32 *gate, f32 *up, f32 *down) {
-    i64 inter = w[0].rows, hidden = w[0].cols;
-    ref_matmul(&w[0], x, hidden, 1, gate, inter);
-    ref_matmul(&w[1], x, hidden, 1, up, inter);
-    for (i64 r = 0; r < inter; r++) gate[r] = ref_silu(gate[r]) * up[r];
-    ref_matmul(&w[2], gate, inter, 1, down, hidden);
+/* down [n, hidden] = one expert of s->x [n, hidden]. */
+static void expert(const weight_view *w, const moe_space *s, i64 n, f32 *down) {
+    const i64 inter = w[0].rows, hidden = w[0].cols;
+    ref_matmul(&w[0], s->x, hidden, n, s->gate, inter);
+    ref_matmul(&w[1], s->x, hidden, n, s->up, inter);
+    for (i64 r = 0; r < n * inter; r++) s->gate[r] = ref_silu(s->gate[r]) * s->up[r];
+    ref_matmul(&w[2], s->gate, inter, n, down, hidden);
+}
+
+/* Tokens [first, first + n): all their pairs' results. */
+static void all_experts(const moe_args *a, const moe_space *s, i64 first, i64 n, bool int8) {
+    const i64 hidden = a->experts->views[0].cols;
+    i64 done = 0;
+    for (i64 p = 0; p < n * a->k; p++) s->at[p] = -1;
+    for (i64 e = 0; e < a->experts->n_views / 3; e++) {
+        i64 m = 0;
+        for (i64 p = 0; p < n * a->k; p++)
+            if (a->ids[first * a->k + p] == e) {
+                memcpy(s->x + m * hidden, (const f32 *)a->x + (first + p / a->k) * hidden, (u64)hidden * sizeof(f32));
+                s->at[p] = done + m++;
+            }
+        if (m) (int8 ? int8_expert : expert)(&a->experts->views[3 * e], s, m, s->down + done * hidden);
+        done += m;
+    }
+}
+
+/* out [hidden]: of token i, whose pairs' rows are at [a->k]. */
+static void add_slots(const moe_args *a, i64 i, const moe_space *s, const i64 *at, f32 *out) {
+    const i64 hidden = a->experts->views[0].cols;
+    memset(out, 0, (size_t)hidden * sizeof *out);
+    for (i64 k = 0; k < a->k; k++)
+        for (i64 c = 0; at[k] >= 0 && c < hidden; c++) out[c] += a->weights[i * a->k + k] * s->down[at[k] * hidden + c];
+    if (a->shared)
+        for (i64 c = 0; c < hidden; c++) out[c] += ((const f32 *)a->shared)[i * hidden + c];
 }
 
 void ref_moe(const ops *o, const moe_args *a) {
     (void)o;
-    i64 inter = a->experts->views[0].rows, hidden = a->experts->views[0].cols;
-    f32 *gate = a->workspace, *up = gate + inter, *down = up + inter;
-    i8 *q = (i8 *)(down + hidden);
-    bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, hidden, inter);
-    for (i64 i = 0; i < a->n; i++) {
-        const f32 *x = (const f32 *)a->x + i * hidden;
-        f32 *out = (f32 *)a->out + i * hidden;
-        memset(out, 0, (size_t)hidden * sizeof *out);
-        for (i64 s = 0; s < a->k; s++) {
-            i32 id = a->ids[i * a->k + s];
-            if (id < 0 || id >= a->experts->n_views / 3) continue;
-            const weight_view *w = &a->experts->views[3 * (i64)id];
-            if (int8)
-                int8_expert(w, x, gate, up, down, q);
-            else
-                expert(w, x, gate, up, down);
-            for (i64 c = 0; c < hidden; c++) out[c] += a->weights[i * a->k + s] * down[c];
-        }
-        if (a->shared)
-            for (i64 c = 0; c < hidden; c++) out[c] += ((const f32 *)a->shared)[i * hidden + c];
+    const i64 inter = a->experts->views[0].rows, hidden = a->experts->views[0].cols;
+    const bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, hidden, inter);
+    u64 bytes;
+    const moe_space s = moe_space_of(a, a->workspace, &bytes);
+    for (i64 first = 0; first < a->n; first += TOKENS) {
+        const i64 n = min_i64(TOKENS, a->n - first);
+        all_experts(a, &s, first, n, int8);
+        for (i64 i = 0; i < n; i++) add_slots(a, first + i, &s, s.at + i * a->k, (f32 *)a->out + (first + i) * hidden);
     }
 }
 
