@@ -91,10 +91,10 @@ all: $B/moonlet $(VIDEO) $(MPI) $(if $(SAN),$B/moonlet-watched)
 	@echo "  video: $(if $(VIDEO),libavcodec $(firstword $(VIDEO_HAS)),none ($(VIDEO_PKGS:%=%-dev) are missing; tools/setup video installs them))"
 	@echo "  mpi: $(if $(MPI),Open MPI $(MPI_HAS),none (libopenmpi-dev is missing; tools/setup mpi installs it))"
 
-# Under sanitizers kernels are built twice: unwatched in the library, since a model's arithmetic under them takes most of
-# the time of all tests, and watched below $B/watched, for what holds every kernel against its reference: `check` of
-# moonlet-watched, and the unit tests of kernels.
-KERNELS := $(filter $B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o,$(OBJ))
+# Under sanitizers kernels, and what widens weights for them, are built twice: unwatched in the library, since a model's
+# arithmetic under them takes most of the time of all tests, and watched below $B/watched, for what holds every kernel
+# against its reference: `check` of moonlet-watched, and the unit tests of kernels.
+KERNELS := $(filter $B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o $B/src/format/weights.o,$(OBJ))
 WATCHED := $(if $(SAN),$(KERNELS:$B/%=$B/watched/%))
 
 # Instruction sets get flags of their own; everything else is baseline x86-64 and runs anywhere.
@@ -110,7 +110,7 @@ $(foreach dir,$B $(if $(SAN),$B/watched),$(eval $(call ISA_RULES,$(dir))))
 # What computes. Watched without two checks a pointer, which cost half of the time: ASan stops at what such a pointer
 # reads. Fuzzers look for paths through parsers: no counters here, nor in the rooms behind them. Threads that compute have barriers of OpenMP's runtime,
 # which ThreadSanitizer does not know.
-ARITHMETIC := $(addprefix $B/src/format/,weights.o requant.o encode.o gptq.o quantize.o dtype.o) $B/src/media/resize%.o $B/src/media/grid.o $B/src/kernels/sampling/%.o $B/src/text/bpe.o $B/cmd/lib/synthetic.o
+ARITHMETIC := $(addprefix $B/src/format/,requant.o encode.o gptq.o quantize.o dtype.o) $B/src/media/resize%.o $B/src/media/grid.o $B/src/kernels/sampling/%.o $B/src/text/bpe.o $B/cmd/lib/synthetic.o
 UNFUZZED := $B/cmd/%.o $B/src/api/%.o $(patsubst %.c,$B/%.o,$(filter-out src/runtime/step_wire.c,$(wildcard src/runtime/*.c)))
 $(ARITHMETIC) $(WATCHED): OPT := -O3 $(if $(SAN),-DSANITIZED -fno-sanitize=pointer-overflow$(comma)null)
 $(KERNELS): OPT := -O3 $(if $(findstring -fsanitize,$(ALL_CFLAGS)),-fno-sanitize=all)
@@ -214,6 +214,7 @@ $B/tests/%: tests/%.c $(LIB) Makefile $B/flags | build/golden/drawn
 $B/tests/unit/api/test_nomem $B/tests/unit/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
 
 $(filter $B/tests/unit/kernels/%,$(TESTS)): $(WATCHED)
+$(filter $B/tests/unit/format/%,$(TESTS)): $(filter %/weights.o,$(WATCHED))
 
 $B/tests/unit/media/test_video: | $(VIDEO)
 

@@ -2,7 +2,6 @@
 #include <assert.h>
 
 /* What the nibbles 0..15 stand for. */
-static const f32 from_minus_8[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
 static const f32 twos_complement[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
 static const f32 e2m1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
@@ -20,6 +19,19 @@ static void nibbles(const u8 *q, i64 c, i64 n, const f32 *value, f32 scale, f32 
     if (i < n) out[i] = scaled[q[(c + i) / 2] & 15];
 }
 
+/* The same of whole numbers, without a table, so that compilers take many at once: of -8..7 in order (`flip` 0), or in
+ * two's complement (8). */
+static void int4_nibbles(const u8 *q, i64 c, i64 n, int flip, f32 scale, f32 *out) {
+    i64 i = 0;
+    if (n && c & 1) out[i++] = (f32)((q[c / 2] >> 4 ^ flip) - 8) * scale;
+    const u8 *p = q + (c + i) / 2;
+    for (i64 k = 0; k < (n - i) / 2; k++) {
+        out[i + 2 * k] = (f32)(((p[k] & 15) ^ flip) - 8) * scale;
+        out[i + 2 * k + 1] = (f32)((p[k] >> 4 ^ flip) - 8) * scale;
+    }
+    if ((n - i) % 2) out[n - 1] = (f32)(((q[(c + n - 1) / 2] & 15) ^ flip) - 8) * scale;
+}
+
 /* Columns from c, at most n, that are of c's group. */
 static i64 in_group(i64 c, i64 n, i64 group) { return min_i64(n, group - c % group); }
 
@@ -28,7 +40,7 @@ static void cols_int4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     const bf16 *s = (const bf16 *)w->scale + row * (w->cols / INT4_GROUP);
     for (i64 i = 0, m; i < n; i += m) {
         m = in_group(c0 + i, n - i, INT4_GROUP);
-        nibbles(q, c0 + i, m, from_minus_8, bf16_to_f32(s[(c0 + i) / INT4_GROUP]), out + i);
+        int4_nibbles(q, c0 + i, m, 0, bf16_to_f32(s[(c0 + i) / INT4_GROUP]), out + i);
     }
 }
 
@@ -88,7 +100,7 @@ static void cols_int4_wide(const weight_view *w, i64 row, i64 c0, i64 n, f32 *ou
     const f32 *s = (const f32 *)w->scale + row * (w->cols / INT4_GROUP_WIDE);
     for (i64 i = 0, m; i < n; i += m) {
         m = in_group(c0 + i, n - i, INT4_GROUP_WIDE);
-        nibbles(q, c0 + i, m, twos_complement, s[(c0 + i) / INT4_GROUP_WIDE], out + i);
+        int4_nibbles(q, c0 + i, m, 8, s[(c0 + i) / INT4_GROUP_WIDE], out + i);
     }
 }
 
