@@ -33,6 +33,7 @@ enum {
     AT_ONCE = 2 * PROCESSORS /* blocks */,
     SPINS = 100000,
     GPUS_MOST = 8,
+    B_ROW = 2 * 256 + 16, /* rows that share no set of a cache */
     CUDA_ERROR_INVALID_HANDLE = 400
 };
 enum state { READY, WAITING, DONE };
@@ -56,12 +57,20 @@ struct mailbox {
     unsigned turn[THREADS];
 };
 
-/* The operands of a warp's product as numbers: what its first lane has decoded the others use. */
+/* A warp's product: what its first lane has done the others use. */
 struct tile_values {
-    unsigned product; /* which one of the warp: products[] of its lanes */
-    float a[16][16];  /* [k, row] */
-    float b[16][256]; /* [k, column]; of wgmma with the columns of a lane side by side, as by_lane() has them */
-    int bytes_a[32][16], bytes_b[32][256];
+    unsigned product;   /* which one of the warp: products[] of its lanes */
+    float a[16][16];    /* [k, row] */
+    float b[16][B_ROW]; /* of wgmma [k], as put_column() has the columns */
+    int bytes_a[32][16], bytes_b[32][B_ROW];
+    float c[16][8]; /* of mma the product, [row, column] */
+    int bytes_c[16][8];
+};
+
+/* A lane's registers of a product. */
+struct operands {
+    unsigned a[4], b[2];
+    float c[4];
 };
 
 struct block {
@@ -72,8 +81,10 @@ struct block {
     int named[BARRIERS]; /* how many have come */
     bool moved;          /* somebody did more than look at a barrier, in this pass */
     mailbox of_warps, of_all;
-    unsigned operands[2][THREADS][6], products[THREADS]; /* of mma and wgmma, in turns */
-    const char *rows[2][THREADS];                        /* of ldmatrix4, in turns */
+    letter reduced[WARPS];               /* what a warp's last warp_sum() or warp_max() came to */
+    operands given_operands[2][THREADS]; /* of mma and wgmma, in turns */
+    unsigned products[THREADS];
+    const char *rows[2][THREADS]; /* of ldmatrix4, in turns */
     tile_values values[WARPS];
     unsigned shared_bytes;
     void *scheduler; /* its stack pointer */
@@ -177,76 +188,106 @@ unsigned emu_largest(unsigned word) {
     }
     return word;
 }
+/* By the tree of math.cuh, which has the same value in all lanes: the first that comes back works it out. */
+template <typename join> static float warp_reduce(float v, join both) {
+    const unsigned turn = warp_exchange(__float_as_uint(v)), w = (unsigned)(blk->running / LANES);
+    letter *of_warp = &blk->reduced[w];
+    if (of_warp->turn != turn) {
+        float all[LANES];
+        for (unsigned l = 0; l < LANES; l++) all[l] = __uint_as_float(given(&blk->of_warps, turn, w * LANES + l));
+        for (int d = LANES / 2; d; d /= 2)
+            for (int l = 0; l < d; l++) all[l] = both(all[l], all[l + d]);
+        *of_warp = {turn, __float_as_uint(all[0])};
+    }
+    return __uint_as_float(of_warp->word);
+}
+float warp_sum(float v) {
+    return warp_reduce(v, [](float a, float b) { return a + b; });
+}
+float warp_max(float v) {
+    return warp_reduce(v, [](float a, float b) { return a > b || isnan(a) ? a : b; });
+}
 static float low(unsigned two) { return __uint_as_float(two << 16); }
 static float high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
-/* Lanes give their operands (a[4] and b[2], those that are registers) of product number `*now`; true for the first
- * one that comes back: it decodes them. */
-static bool give_operands(const unsigned *a, const unsigned *b, unsigned *now, tile_values **values) {
-    int me = blk->running;
-    *now = ++blk->products[me];
-    unsigned *mine = blk->operands[*now % 2][me];
-    if (a) memcpy(mine, a, 16);
-    if (b) memcpy(mine + 4, b, 8);
+/* Lanes give their operands (a[4], b[2] and c[4], those that are registers) of a product; the first one that comes back
+ * gets those of all lanes, to work with, the others NULL. */
+static const operands *give_operands(const unsigned *a, const unsigned *b, const float *c, tile_values **values) {
+    const int me = blk->running;
+    const unsigned now = ++blk->products[me];
+    operands *mine = &blk->given_operands[now % 2][me];
+    if (a) memcpy(mine->a, a, sizeof mine->a);
+    if (b) memcpy(mine->b, b, sizeof mine->b);
+    if (c) memcpy(mine->c, c, sizeof mine->c);
     emu_warp_barrier();
     *values = &blk->values[me / LANES];
-    bool first = (*values)->product != *now;
-    (*values)->product = *now;
-    return first;
+    const bool first = (*values)->product != now;
+    (*values)->product = now;
+    return first ? blk->given_operands[now % 2] + me / LANES * LANES : nullptr;
 }
 /* v[k][row] of the 16 x 16 operand in registers a[0..3] of the lanes. */
-static void decode_a(const unsigned (*lanes)[6], bool half, float v[16][16]) {
+template <bool HALF> static void decode_a(const operands *lanes, float v[16][16]) {
     for (int g = 0; g < 8; g++)
         for (int i = 0; i < 2; i++)
             for (int k = 0; k < 16; k += 2) {
-                unsigned two = lanes[4 * g + k % 8 / 2][i + k / 8 * 2];
-                v[k][g + 8 * i] = half ? low_half(two) : low(two);
-                v[k + 1][g + 8 * i] = half ? high_half(two) : high(two);
+                unsigned two = lanes[4 * g + k % 8 / 2].a[i + k / 8 * 2];
+                v[k][g + 8 * i] = HALF ? low_half(two) : low(two);
+                v[k + 1][g + 8 * i] = HALF ? high_half(two) : high(two);
             }
 }
-static void mma(float c[4], const unsigned a[4], const unsigned b[2], bool half) {
-    int lane = blk->running % LANES, g = lane / 4, t = lane % 4;
-    unsigned now;
-    tile_values *v;
-    if (give_operands(a, b, &now, &v)) {
-        const unsigned(*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
-        decode_a(lanes, half, v->a);
-        for (int col = 0; col < 8; col++)
-            for (int k = 0; k < 16; k += 2) {
-                unsigned two = lanes[4 * col + k % 8 / 2][4 + k / 8];
-                v->b[k][col] = half ? low_half(two) : low(two);
-                v->b[k + 1][col] = half ? high_half(two) : high(two);
-            }
+/* Into v->c: c + a b of all lanes, whose c[i] is row g + 8 (i / 2), column 2t + i % 2. */
+template <bool HALF> static void multiply(const operands *lanes, tile_values *v) {
+    float b[16][8];
+    decode_a<HALF>(lanes, v->a);
+    for (int col = 0; col < 8; col++)
+        for (int k = 0; k < 16; k += 2) {
+            unsigned two = lanes[4 * col + k % 8 / 2].b[k / 8];
+            b[k][col] = HALF ? low_half(two) : low(two);
+            b[k + 1][col] = HALF ? high_half(two) : high(two);
+        }
+    for (int row = 0; row < 16; row++) {
+        float sum[8];
+        for (int col = 0; col < 8; col++) sum[col] = lanes[row % 8 * 4 + col / 2].c[row / 8 * 2 + col % 2];
+        for (int k = 0; k < 16; k++)
+            for (int col = 0; col < 8; col++) sum[col] += v->a[k][row] * b[k][col];
+        memcpy(v->c[row], sum, sizeof sum);
     }
-    for (int k = 0; k < 16; k++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
-        for (int i = 0; i < 4; i++) c[i] += v->a[k][g + i / 2 * 8] * v->b[k][2 * t + i % 2];
+}
+template <bool HALF> static void mma(float c[4], const unsigned a[4], const unsigned b[2]) {
+    const int lane = blk->running % LANES, g = lane / 4, t = lane % 4;
+    tile_values *v;
+    if (const operands *lanes = give_operands(a, b, c, &v)) multiply<HALF>(lanes, v);
+    for (int i = 0; i < 4; i++) c[i] = v->c[g + i / 2 * 8][2 * t + i % 2];
 }
 /* v[k][row] of the 16 x 32 operand of bytes in registers a[0..3] of the lanes; u: unsigned ones. */
-static void decode_bytes_a(const unsigned (*lanes)[6], bool u, int v[32][16]) {
+static void decode_bytes_a(const operands *lanes, bool u, int v[32][16]) {
     for (int g = 0; g < 8; g++)
         for (int i = 0; i < 2; i++)
             for (int k = 0; k < 32; k++) {
-                unsigned byte = lanes[4 * g + k % 16 / 4][i + k / 16 * 2] >> k % 4 * 8 & 255;
+                unsigned byte = lanes[4 * g + k % 16 / 4].a[i + k / 16 * 2] >> k % 4 * 8 & 255;
                 v[k][g + 8 * i] = u ? (int)byte : (signed char)byte;
             }
 }
-void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
-    int lane = blk->running % LANES, g = lane / 4, t = lane % 4;
-    const unsigned b[2] = {b0, b1};
-    unsigned now;
-    tile_values *v;
-    if (give_operands(a, b, &now, &v)) {
-        const unsigned(*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
-        decode_bytes_a(lanes, false, v->bytes_a);
-        for (int col = 0; col < 8; col++)
-            for (int k = 0; k < 32; k++)
-                v->bytes_b[k][col] = (signed char)(lanes[4 * col + k % 16 / 4][4 + k / 16] >> k % 4 * 8);
+static void multiply_bytes(const operands *lanes, tile_values *v) {
+    int b[32][8];
+    decode_bytes_a(lanes, false, v->bytes_a);
+    for (int col = 0; col < 8; col++)
+        for (int k = 0; k < 32; k++) b[k][col] = (signed char)(lanes[4 * col + k % 16 / 4].b[k / 16] >> k % 4 * 8);
+    for (int row = 0; row < 16; row++) {
+        int sum[8] = {0};
+        for (int k = 0; k < 32; k++)
+            for (int col = 0; col < 8; col++) sum[col] += v->bytes_a[k][row] * b[k][col];
+        memcpy(v->bytes_c[row], sum, sizeof sum);
     }
-    for (int i = 0; i < 4; i++) c[i] = 0;
-    for (int k = 0; k < 32; k++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
-        for (int i = 0; i < 4; i++) c[i] += v->bytes_a[k][g + i / 2 * 8] * v->bytes_b[k][2 * t + i % 2];
 }
-void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) { mma(c, a, b, false); }
-void mma_half(float c[4], const unsigned a[4], const unsigned b[2]) { mma(c, a, b, true); }
+void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
+    const int lane = blk->running % LANES, g = lane / 4, t = lane % 4;
+    const unsigned b[2] = {b0, b1};
+    tile_values *v;
+    if (const operands *lanes = give_operands(a, b, nullptr, &v)) multiply_bytes(lanes, v);
+    for (int i = 0; i < 4; i++) c[i] = v->bytes_c[g + i / 2 * 8][2 * t + i % 2];
+}
+void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) { mma<false>(c, a, b); }
+void mma_half(float c[4], const unsigned a[4], const unsigned b[2]) { mma<true>(c, a, b); }
 int emu_or(int value) {
     const unsigned turn = exchange(blk, &block::of_all, value != 0, emu_block_barrier);
     int any = 0;
@@ -397,45 +438,98 @@ unsigned shared_at(const void *p) {
     if (at >= SHARED) broken("a tile lies outside dynamic shared memory");
     return (unsigned)at;
 }
-/* The value at byte `at` of shared memory, whose 16-byte pieces are swizzled. */
-static float swizzled_value(unsigned at, bool half) {
-    unsigned short h;
-    memcpy(&h, blk->shared + (at ^ (at >> 7 & 7) << 4), 2);
-    return half ? low_half(h) : __uint_as_float((unsigned)h << 16);
+/* The eight values at byte `at`, a multiple of 16, of shared memory, whose 16-byte pieces are swizzled. */
+template <bool HALF> static void swizzled_values(const char *shared, unsigned at, float v[8]) {
+    unsigned short h[8];
+    memcpy(h, shared + (at ^ (at >> 7 & 7) << 4), sizeof h);
+    for (int i = 0; i < 8; i++) v[i] = HALF ? low_half(h[i]) : __uint_as_float((unsigned)h[i] << 16);
 }
-/* Operand value (row, k) of the tile that a descriptor names. */
-static float operand(emu_u64 desc, int t, int row, int k, bool half) {
-    unsigned start = (unsigned)(desc & 0x3fff) << 4, lead = (unsigned)(desc >> 16 & 0x3fff) << 4,
-             stride = (unsigned)(desc >> 32 & 0x3fff) << 4;
-    if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
-    return t ? swizzled_value(start + row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2, half)
-             : swizzled_value(start + row / 8 * stride + row % 8 * 128 + k * 2, half);
+/* A tile that a descriptor names, K-major or (t) not, by eights: of k (row, k .. k + 7), or (t) of rows
+ * (row .. row + 7, k). */
+struct shared_tile {
+    const char *shared;
+    unsigned start, lead, stride;
+    explicit shared_tile(emu_u64 desc)
+        : shared(blk->shared), start((unsigned)(desc & 0x3fff) << 4), lead((unsigned)(desc >> 16 & 0x3fff) << 4),
+          stride((unsigned)(desc >> 32 & 0x3fff) << 4) {
+        if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
+    }
+    template <bool HALF> void of_row(int row, int k, float v[8]) const {
+        swizzled_values<HALF>(shared, start + row / 8 * stride + row % 8 * 128 + k * 2, v);
+    }
+    template <bool HALF> void of_k(int row, int k, float v[8]) const {
+        swizzled_values<HALF>(shared, start + row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2, v);
+    }
+};
+/* Puts column `col` of n into a row of tile_values.b: lane % 4 = c owns columns 8 j + 2 c and the next, each of which
+ * it needs for two rows. */
+template <typename number> static void put_column(number *row, int n, int col, number v) {
+    number *at = row + col % 8 / 2 * (n / 2) + col / 8 * 4 + col % 2;
+    at[0] = at[2] = v;
 }
-/* Where column `col` of n lies in a row of tile_values.b: lane % 4 = c owns columns 8j + 2c and 8j + 2c + 1, in
- * order of j. */
-static int by_lane(int n, int col) { return col % 8 / 2 * (n / 4) + col / 8 * 2 + col % 2; }
-void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add, bool half) {
-    int warp = blk->running / LANES, g = blk->running % LANES / 4, cols = n / 4;
-    unsigned now;
-    tile_values *v;
-    if (give_operands(a, nullptr, &now, &v)) {
-        if (a)
-            decode_a(blk->operands[now % 2] + warp * LANES, half, v->a);
-        else
-            for (int row = 0; row < 16; row++)
-                for (int k = 0; k < 16; k++) v->a[k][row] = operand(a_desc, 0, warp % 4 * 16 + row, k, half);
+/* Both operands of the warp's rows as numbers. */
+template <bool HALF>
+static void decode_tiles(int n, int t, const operands *lanes, bool of_lanes, emu_u64 a_desc, emu_u64 b_desc,
+                         tile_values *v) {
+    const int first = blk->running / LANES % 4 * 16;
+    float eight[8];
+    if (of_lanes)
+        decode_a<HALF>(lanes, v->a);
+    else {
+        const shared_tile tile(a_desc);
+        for (int row = 0; row < 16; row++)
+            for (int k = 0; k < 16; k += 8) {
+                tile.of_row<HALF>(first + row, k, eight);
+                for (int i = 0; i < 8; i++) v->a[k + i][row] = eight[i];
+            }
+    }
+    const shared_tile tile(b_desc);
+    if (t)
+        for (int k = 0; k < 16; k++)
+            for (int col = 0; col < n; col += 8) {
+                tile.of_k<HALF>(col, k, eight);
+                for (int i = 0; i < 8; i++) put_column(v->b[k], n, col + i, eight[i]);
+            }
+    else
         for (int col = 0; col < n; col++)
-            for (int k = 0; k < 16; k++) v->b[k][by_lane(n, col)] = operand(b_desc, t, col, k, half);
+            for (int k = 0; k < 16; k += 8) {
+                tile.of_row<HALF>(col, k, eight);
+                for (int i = 0; i < 8; i++) put_column(v->b[k + i], n, col, eight[i]);
+            }
+}
+/* d[4 j + 2 i + e] of a lane is row g + 8 i, column 8 j + 2 c + e. WIDTH values of it, whose rows are those of 4
+ * alternately, += a b; x [depth, 16], y [depth, B_ROW]. */
+template <int N, int WIDTH, typename number>
+static void add_columns(number *d, const number (*x)[16], const number (*y)[B_ROW], int depth, int add) {
+    typedef number several __attribute__((vector_size(WIDTH * sizeof(number)), aligned(sizeof(number))));
+    several *const to = (several *)d, none = {};
+    several sum[N];
+    for (int e = 0; e < N; e++) sum[e] = add ? to[e] : none;
+    for (int k = 0; k < depth; k++) {
+        const several *of_y = (const several *)y[k];
+        several of_x;
+        for (int i = 0; i < WIDTH; i++) of_x[i] = x[k][i / 2 % 2 * 8];
+#pragma GCC unroll 4
+        for (int e = 0; e < N; e++) sum[e] += of_x * of_y[e];
     }
-    for (int i = 0; i < 2; i++) { /* d[4 j + 2 i + e]: row g + 8 i, column 8 j + 2 c + e */
-        float sum[64];
-        for (int j = 0; j < cols; j++) sum[j] = add ? d[j / 2 * 4 + 2 * i + j % 2] : 0.0f;
-        for (int k = 0; k < 16; k++) {
-            const float x = v->a[k][g + 8 * i], *y = v->b[k] + blk->running % 4 * cols;
-            for (int j = 0; j < cols; j++) sum[j] += x * y[j];
-        }
-        for (int j = 0; j < cols; j++) d[j / 2 * 4 + 2 * i + j % 2] = sum[j];
-    }
+    for (int e = 0; e < N; e++) to[e] = sum[e];
+}
+/* d [n / 2] += a b of this lane. */
+template <typename number>
+static void add_product(number *d, int n, const number (*a)[16], const number (*b)[B_ROW], int depth, int add) {
+    const int values = n / 2;
+    const number(*x)[16] = (const number(*)[16])(&a[0][blk->running % LANES / 4]);
+    const auto y = [&](int at) { return (const number(*)[B_ROW])(&b[0][blk->running % 4 * values + at]); };
+    int at = 0;
+    for (; at + 32 <= values; at += 32) add_columns<4, 8>(d + at, x, y(at), depth, add);
+    for (; at + 8 <= values; at += 8) add_columns<1, 8>(d + at, x, y(at), depth, add);
+    for (; at < values; at += 4) add_columns<1, 4>(d + at, x, y(at), depth, add);
+}
+void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add, bool half) {
+    tile_values *v;
+    if (const operands *lanes = give_operands(a, nullptr, nullptr, &v))
+        (half ? decode_tiles<true> : decode_tiles<false>)(n, t, lanes, a != nullptr, a_desc, b_desc, v);
+    add_product(d, n, v->a, v->b, 16, add);
     emu_warp_barrier(); /* shared memory may be overwritten only after all have read it */
 }
 
@@ -449,27 +543,17 @@ static unsigned operand_bytes(emu_u64 desc, int row, int k) {
     return two;
 }
 void emu_wgmma_bytes(int n, int u, int *d, const unsigned *a, emu_u64 b_desc, int add) {
-    int warp = blk->running / LANES, g = blk->running % LANES / 4, cols = n / 4;
-    unsigned now;
     tile_values *v;
-    if (give_operands(a, nullptr, &now, &v)) {
-        decode_bytes_a(blk->operands[now % 2] + warp * LANES, u, v->bytes_a);
+    if (const operands *lanes = give_operands(a, nullptr, nullptr, &v)) {
+        decode_bytes_a(lanes, u, v->bytes_a);
         for (int col = 0; col < n; col++)
             for (int k = 0; k < 32; k += 2) { /* two bytes of a row, swizzled as a bf16 is */
                 unsigned two = operand_bytes(b_desc, col, k / 2);
-                v->bytes_b[k][by_lane(n, col)] = (signed char)two;
-                v->bytes_b[k + 1][by_lane(n, col)] = (signed char)(two >> 8);
+                put_column(v->bytes_b[k], n, col, (int)(signed char)two);
+                put_column(v->bytes_b[k + 1], n, col, (int)(signed char)(two >> 8));
             }
     }
-    for (int i = 0; i < 2; i++) {
-        int sum[64];
-        for (int j = 0; j < cols; j++) sum[j] = add ? d[j / 2 * 4 + 2 * i + j % 2] : 0;
-        for (int k = 0; k < 32; k++) {
-            const int x = v->bytes_a[k][g + 8 * i], *y = v->bytes_b[k] + blk->running % 4 * cols;
-            for (int j = 0; j < cols; j++) sum[j] += x * y[j];
-        }
-        for (int j = 0; j < cols; j++) d[j / 2 * 4 + 2 * i + j % 2] = sum[j];
-    }
+    add_product(d, n, v->bytes_a, v->bytes_b, 32, add);
     emu_warp_barrier();
 }
 
@@ -530,6 +614,7 @@ static void start_block(void) {
     for (int w = 0; w < threads / LANES; w++) blk->warps[w] = {LANES, 0};
     memset(&blk->of_warps, 0, sizeof blk->of_warps);
     memset(&blk->of_all, 0, sizeof blk->of_all);
+    memset(blk->reduced, 0, sizeof blk->reduced);
     memset(blk->products, 0, sizeof blk->products);
     for (int w = 0; w < threads / LANES; w++) blk->values[w].product = 0;
     memset(blk->named, 0, sizeof blk->named);

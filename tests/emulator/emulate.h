@@ -9,6 +9,7 @@
 #include <cstring>
 using std::isnan;
 
+#pragma GCC visibility push(hidden) /* called and found without a table */
 struct emu_dim3 {
     unsigned x, y, z;
 };
@@ -27,10 +28,14 @@ void emu_block_barrier(void);
 void emu_warp_barrier(void);
 /* Every live lane gives a word; word of lane `from`. */
 unsigned emu_exchange(unsigned word, int from);
-int emu_or(int value);                                                /* of the block */
-unsigned emu_ballot(int predicate);                                   /* of the warp */
-unsigned emu_match(unsigned word);                                    /* lanes of the warp that gave the same */
-unsigned emu_largest(unsigned word);                                  /* of the warp */
+int emu_or(int value);               /* of the block */
+unsigned emu_ballot(int predicate);  /* of the warp */
+unsigned emu_match(unsigned word);   /* lanes of the warp that gave the same */
+unsigned emu_largest(unsigned word); /* of the warp */
+/* math.cuh: by its tree, but in one meeting of the lanes instead of five */
+#define WARP_MEETS_ONCE
+float warp_sum(float v);
+float warp_max(float v);
 void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]);  /* math.cuh tells its layout */
 void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1); /* sm90.cuh */
 static inline void mma_s8_more(int c[4], const unsigned a[4], unsigned b0, unsigned b1) { /* decode_mma.cuh */
@@ -108,6 +113,8 @@ void grid_barrier_arrive(unsigned *m, unsigned blocks);
 void grid_barrier_wait(const unsigned *m, unsigned seen);
 void spin_wait_ge(const unsigned *word, unsigned least);
 void poll_again();
+emu_u64 global_ns();
+#pragma GCC visibility pop
 static inline void wgmma_begin() {}
 static inline void wgmma_commit() {}
 template <int N> static inline void wgmma_wait() {}
@@ -198,7 +205,6 @@ static inline uint2 load_words2(const uint2 *at) {
     const unsigned x = __atomic_load_n(&at->x, __ATOMIC_SEQ_CST);
     return {x, __atomic_load_n(&at->y, __ATOMIC_SEQ_CST)};
 }
-emu_u64 global_ns();
 static inline void store_release(unsigned *at, unsigned v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
 static inline unsigned load_acquire(const unsigned *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static inline void fence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

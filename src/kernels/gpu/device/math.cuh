@@ -106,11 +106,13 @@ static __device__ inline void kv_set(void *kv, int type, gpu_i64 at, float v) {
 
 static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
+#ifndef WARP_MEETS_ONCE /* else warp_sum and warp_max are tests/emulator/emulate.h's, of the same tree */
 /* The same sum in every lane. */
 static __device__ inline float warp_sum(float v) {
     for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
     return v;
 }
+#endif
 
 /* What row i has yet to be multiplied by: the same in every lane of the warp. */
 static __device__ inline float deferred_scale(const gpu_deferred_norm &l, gpu_i64 i) {
@@ -132,10 +134,12 @@ static __device__ inline float deferred_scale(const gpu_deferred_norm &l, gpu_i6
 
 /* A NaN wins: it must not vanish. */
 static __device__ inline float max_nan(float a, float b) { return a > b || isnan(a) ? a : b; }
+#ifndef WARP_MEETS_ONCE
 static __device__ inline float warp_max(float v) {
     for (int d = 16; d; d >>= 1) v = max_nan(v, __shfl_xor_sync(~0u, v, d));
     return v;
 }
+#endif
 
 /* The same sum in every thread of a block of so many warps. */
 template <int WARPS> static __device__ inline float block_sum_in(float v, float *each /* [WARPS], shared */) {
