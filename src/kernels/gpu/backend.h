@@ -118,8 +118,6 @@
     X(mla_decode_mma16, "mla/decode_mma")                                                                              \
     X(mla_decode_mma8_fp8, "mla/decode_mma")                                                                           \
     X(mla_decode_mma16_fp8, "mla/decode_mma")                                                                          \
-    X(mla_decode_mma16_fill, "mla/decode_mma")                                                                         \
-    X(mla_decode_wgmma_fill, "mla/decode_wgmma")                                                                       \
     X(mla_decode_wgmma, "mla/decode_wgmma")                                                                            \
     X(mla_decode_wgmma_fp8, "mla/decode_wgmma_fp8")                                                                    \
     X(mla_combine, "mla/combine")                                                                                      \
@@ -260,6 +258,8 @@ OPS_WITH_WORKSPACE(GPU_WORKSPACE_OP)
 #undef GPU_WORKSPACE_OP
 /* decode.c: mla_decode by the fast kernels, for Kimi's widths and a KV cache of bf16 or FP8. */
 bool gpu_decode_is_fast(const mla_decode_args *a);
+/* What the call says, with which each way of decoding begins. */
+gpu_decode_args gpu_decode_call(const mla_decode_args *a);
 u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a);
 void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a);
 status gpu_decode_init(gpu_backend *b, err *e);

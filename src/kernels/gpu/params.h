@@ -278,7 +278,7 @@ typedef struct {
     int group, group_heads; /* heads of a row of the call */
     int blocks, min_pages;  /* pieces, and the fewest pages of one; deterministic: of a unit */
     int deterministic;      /* a row's bits may not depend on the others */
-    int fill;               /* rows are filled up to whole pieces where there are blocks enough: the kernels _fill */
+    int fill;               /* the plan fills rows up to whole pieces where there are blocks enough */
     gpu_i64 slots;          /* of sums in part */
     float scale2;           /* scale * log2(e) */
     /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */

@@ -10,8 +10,6 @@ enum {
     ALONE_FEW = 4,
     ALONE_MANY = 8,   /* --deterministic: pages of a unit, at least */
     GROUP_HEADS = 64, /* of a block */
-    FILL_FROM = 4,
-    FILL_TO = 16, /* groups of rows whose pieces begin with a row (split_kv.cuh): fewer and more are slower so */
     VALUES_ROWS = GPU_SKINNY
 };
 
@@ -22,51 +20,30 @@ typedef struct {
     u32 box;             /* tokens that one copy brings */
     int min_pages;       /* pages of a piece: fewer cost more in cut rows' sums than they gain in time */
     int together;        /* blocks of a multiprocessor */
-    bool fill;           /* split_kv.cuh */
 } decode_kind;
 
 static bool is_deterministic(const gpu_backend *b) { return b->form != ROWS_ANY; }
 
-/* Measured: steps of 4 to 16 sequences with 2 to 8 rows each 4 to 7 % faster. With a plan it costs the kernels
- * nothing. */
-static bool fills(const gpu_backend *b, const mla_decode_args *a) {
-    if (a->plan) return !is_deterministic(b);
-    return !is_deterministic(b) && a->kv_type == DT_BF16 && a->group > 1 && a->n_heads > 8 && a->n >= FILL_FROM &&
-           a->n <= FILL_TO;
-}
-
 static decode_kind decode_kind_of(const gpu_backend *b, const mla_decode_args *a) {
-    const bool fp8 = a->kv_type == DT_F8_E4M3, fill = fills(b, a), by_itself = fill && !a->plan;
+    const bool fp8 = a->kv_type == DT_F8_E4M3;
     if (a->n_heads >= GROUPED_FROM)
-        return (decode_kind){fp8         ? b->mla_decode_wgmma_fp8
-                             : by_itself ? b->mla_decode_wgmma_fill
-                                         : b->mla_decode_wgmma,
-                             64,
-                             GPU_DECODE_WGMMA_THREADS,
-                             SHARED_MAX,
-                             32,
-                             1,
-                             1,
-                             fill};
+        return (decode_kind){
+            fp8 ? b->mla_decode_wgmma_fp8 : b->mla_decode_wgmma, 64, GPU_DECODE_WGMMA_THREADS, SHARED_MAX, 32, 1, 1};
     if (a->n_heads > 8)
-        return (decode_kind){fp8         ? b->mla_decode_mma16_fp8
-                             : by_itself ? b->mla_decode_mma16_fill
-                                         : b->mla_decode_mma16,
+        return (decode_kind){fp8 ? b->mla_decode_mma16_fp8 : b->mla_decode_mma16,
                              16,
                              GPU_DECODE_MMA_THREADS,
                              GPU_DECODE_MMA_SHARED(2, fp8),
                              8,
                              1,
-                             fp8 ? 2 : 1,
-                             fill};
+                             fp8 ? 2 : 1};
     return (decode_kind){fp8 ? b->mla_decode_mma8_fp8 : b->mla_decode_mma8,
                          8,
                          GPU_DECODE_MMA_THREADS,
                          GPU_DECODE_MMA_SHARED(1, fp8),
                          8,
                          1,
-                         fp8 ? 2 : 1,
-                         fill && a->plan};
+                         fp8 ? 2 : 1};
 }
 
 /* As many as run at once. */
@@ -122,10 +99,7 @@ status gpu_decode_init(gpu_backend *b, err *e) {
     return device_pool_add(&b->pool, (void **)&b->meetings, 2 * most, sizeof(u32), "meetings of blocks", e);
 }
 
-/* unfused: cut rows stay cut. a: of groups already. */
-static gpu_decode_args decode_args_of(const gpu_backend *b, const mla_decode_args *a, const decode_kind *kind,
-                                      bool unfused) {
-    const bool deterministic = is_deterministic(b);
+gpu_decode_args gpu_decode_call(const mla_decode_args *a) {
     return (gpu_decode_args){.q = a->q,
                              .kv = a->kv,
                              .pages = a->pages,
@@ -134,18 +108,26 @@ static gpu_decode_args decode_args_of(const gpu_backend *b, const mla_decode_arg
                              .lse = a->lse,
                              .part = a->workspace,
                              .heads = a->n_heads,
+                             .latent = a->latent,
+                             .rope = a->rope,
                              .pages_stride = a->pages_stride,
-                             .n = a->n,
-                             .group = (int)a->group,
-                             .group_heads = (int)(a->n_heads / a->group),
-                             .blocks = (int)blocks_of(b, a, kind),
-                             .min_pages = deterministic ? deterministic_pages(a) : kind->min_pages,
-                             .deterministic = deterministic,
-                             .fill = kind->fill,
-                             .slots = slots_of(b, a, kind),
-                             .scale2 = a->scale * LOG2_E,
-                             .meetings = unfused ? NULL : b->meetings,
-                             .plan = a->plan};
+                             .scale = a->scale,
+                             .kv_type = gpu_type(a->kv_type)};
+}
+
+/* unfused: cut rows stay cut. a: of groups already. */
+static gpu_decode_args decode_args_of(const gpu_backend *b, const mla_decode_args *a, const decode_kind *kind,
+                                      bool unfused) {
+    gpu_decode_args k = gpu_decode_call(a);
+    k.n = a->n, k.group = (int)a->group, k.group_heads = (int)(a->n_heads / a->group);
+    k.blocks = (int)blocks_of(b, a, kind), k.slots = slots_of(b, a, kind);
+    k.deterministic = is_deterministic(b);
+    k.min_pages = k.deterministic ? deterministic_pages(a) : kind->min_pages;
+    k.fill = a->plan && !k.deterministic;
+    k.scale2 = a->scale * LOG2_E;
+    k.meetings = unfused ? NULL : b->meetings;
+    k.plan = a->plan;
+    return k;
 }
 
 static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool unfused) {

@@ -109,14 +109,14 @@ static __device__ inline void decode_mma_fetch_half(const gpu_decode_args &a, co
 }
 
 /* One warp: the block's KV rows into the ring, half a page a stage. */
-template <int NH, int FP8, bool FILL>
+template <int NH, int FP8>
 static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const decode_mma_memory &m) {
     enum { STAGES = decode_mma_ring<NH, FP8>::STAGES };
     int lane = threadIdx.x % 32, k = 0;
     bool waited = false;
     if (!FP8 && lane == 0) tma_prefetch_map(&a.kv_map);
     page_numbers pages = page_numbers_begin(a);
-    decode_walk w = walk_begin<FILL>(a);
+    decode_walk w = walk_begin(a);
     for (; walk_next(a, w); pages.first = false) {
         for (int t = w.first; t < w.last; t++) {
             gpu_i64 page = page_number(a, w, t, pages);
@@ -179,7 +179,7 @@ template <int FP8> static __device__ inline void decode_mma_mma(float c[4], cons
 }
 
 /* NH: groups of 8 heads. */
-template <int NH, int FP8, bool FILL>
+template <int NH, int FP8>
 static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const decode_mma_memory &m) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4,
         k = 0;
@@ -201,7 +201,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
     gpu_u32 rows_before = 0; /* of the block's */
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
     {
-        decode_walk w = walk_begin<FILL>(a);
+        decode_walk w = walk_begin(a);
         if (lane == 0) m.walks[warp] = w;
     }
     pdl_wait();
@@ -413,7 +413,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
 }
 
 /* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
-template <int NH, int FP8, bool FILL> static __device__ inline void decode_mma_heads(const gpu_decode_args &a) {
+template <int NH, int FP8> static __device__ inline void decode_mma_heads(const gpu_decode_args &a) {
     SHARED_TILES(memory);
     const decode_mma_memory m = decode_mma_layout<NH, FP8>(memory);
     if (threadIdx.x == 0) {
@@ -423,12 +423,11 @@ template <int NH, int FP8, bool FILL> static __device__ inline void decode_mma_h
     }
     __syncthreads();
     if (threadIdx.x >= COMPUTE)
-        decode_mma_fetch<NH, FP8, FILL>(a, m);
+        decode_mma_fetch<NH, FP8>(a, m);
     else
-        decode_mma_compute<NH, FP8, FILL>(a, m);
+        decode_mma_compute<NH, FP8>(a, m);
 }
-KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, 0, false>(a); }
-KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, 0, false>(a); }
-KERNEL_PDL(mla_decode_mma16_fill, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, 0, true>(a); }
-KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, 1, false>(a); }
-KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<2, 1, false>(a); }
+KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, 0>(a); }
+KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, 0>(a); }
+KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, 1>(a); }
+KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<2, 1>(a); }

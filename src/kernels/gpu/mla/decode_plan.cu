@@ -11,11 +11,9 @@ KERNEL_OF(decode_plan, gpu_decode_args, 32, 1) {
         if (a.n <= GPU_SKINNY && !a.deterministic) find_pieces(a, &a.plan->rows);
         return;
     }
-    gpu_decode_args here = a;
-    here.plan = NULL; /* which is being made */
-    decode_walk w = walk_begin<true>(here);
+    decode_walk w = walk_found<true>(a);
     gpu_decode_piece *p = &a.plan->of[blockIdx.x];
-    bool any = walk_next(here, w);
+    bool any = walk_next(a, w);
     if (lane == 0) {
         *(int4 *)&p->row = {any ? w.row : (int)a.n, w.start, w.at, w.to};
         *(int4 *)&p->len = {w.len, w.first, w.last, any ? -w.pages : 0};

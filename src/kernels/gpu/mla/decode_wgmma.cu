@@ -38,11 +38,10 @@ typedef struct {
 } decode_wgmma_memory;
 
 /* One thread: the block's half pages in turn, each in one copy. */
-template <bool FILL>
 static __device__ inline void decode_wgmma_fetch(const gpu_decode_args &a, const decode_wgmma_memory &m) {
     bool waited = false;
     int k = 0;
-    decode_walk w = walk_begin<FILL>(a);
+    decode_walk w = walk_begin(a);
     if (threadIdx.x) return;
     while (walk_next(a, w)) {
         const int *pages = pages_table(a, w.row);
@@ -110,13 +109,12 @@ static __device__ inline void decode_wgmma_store(const gpu_decode_args &a, const
     }
 }
 
-template <bool FILL>
 static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, const decode_wgmma_memory &m, int group) {
     int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, t2 = lane % 4 * 2, k = 0;
     gpu_i64 head0 = (gpu_i64)blockIdx.y * HEADS;
     gpu_u64 q = wgmma_desc(m.q), keys = wgmma_desc(m.kv + group * HALF_BYTES), weights = wgmma_desc(m.p),
             values = wgmma_desc_t(m.kv + group * (BLOCKS - 1) / 2 * KV_BLOCK, KV_BLOCK, 1024);
-    decode_walk w = walk_begin<FILL>(a);
+    decode_walk w = walk_begin(a);
     int cuts = 0;
     pdl_wait();
     lse_of_none(a, head0, min64(a.heads - head0, HEADS), threadIdx.x - 128);
@@ -221,7 +219,7 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
 }
 
 /* Grid: a.blocks pieces, groups of 64 heads. Threads: a warpgroup that fetches, two that multiply. */
-template <bool FILL> static __device__ inline void decode_wgmma_heads(const gpu_decode_args &a) {
+static __device__ inline void decode_wgmma_heads(const gpu_decode_args &a) {
     SHARED_TILES(memory);
     decode_wgmma_memory m;
     m.q = memory, m.kv = m.q + BLOCKS * Q_BLOCK, m.p = m.kv + STAGES * HALF_BYTES, m.tops = (float *)(m.p + P_BYTES),
@@ -235,11 +233,10 @@ template <bool FILL> static __device__ inline void decode_wgmma_heads(const gpu_
     int which = threadIdx.x / 128;
     if (which == 0) {
         setmaxnreg_dec<40>();
-        if (threadIdx.x < 32) decode_wgmma_fetch<FILL>(a, m);
+        if (threadIdx.x < 32) decode_wgmma_fetch(a, m);
     } else {
         setmaxnreg_inc<232>();
-        decode_wgmma_compute<FILL>(a, m, which - 1);
+        decode_wgmma_compute(a, m, which - 1);
     }
 }
-KERNEL_PDL(mla_decode_wgmma, gpu_decode_args, GPU_DECODE_WGMMA_THREADS, 1) { decode_wgmma_heads<false>(a); }
-KERNEL_PDL(mla_decode_wgmma_fill, gpu_decode_args, GPU_DECODE_WGMMA_THREADS, 1) { decode_wgmma_heads<true>(a); }
+KERNEL_PDL(mla_decode_wgmma, gpu_decode_args, GPU_DECODE_WGMMA_THREADS, 1) { decode_wgmma_heads(a); }

@@ -70,7 +70,7 @@ static __device__ inline void tile_step(const gpu_decode_args &a, tile_walk &t, 
     }
 }
 static __device__ inline tile_walk tile_begin(const gpu_decode_args &a, int f) {
-    decode_walk w = walk_begin<false>(a);
+    decode_walk w = walk_begin(a);
     tile_walk t = {};
     if (walk_next(a, w)) {
         int units = units_of(a, w.pages), upto = w.to - w.start;
@@ -269,7 +269,7 @@ static __device__ inline void decode_wgmma_fp8_compute(const gpu_decode_args &a,
             values = wgmma_desc_t(m.kv + group * (BLOCKS - 1) / 2 * KV_BLOCK, KV_BLOCK, 1024);
     int cuts = 0;
     {
-        decode_walk w = walk_begin<false>(a);
+        decode_walk w = walk_begin(a);
         if (thread_anew() % 32 == 0) m.walks[thread_anew() / 32 - 4] = w;
     }
     pdl_wait();

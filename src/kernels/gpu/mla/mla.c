@@ -48,20 +48,8 @@ u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
 
 void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
     const gpu_backend *b = gpu_of(o);
-    gpu_decode_args k = {.q = a->q,
-                         .kv = a->kv,
-                         .pages = a->pages,
-                         .kv_len = a->kv_len,
-                         .out = a->out,
-                         .lse = a->lse,
-                         .part = a->workspace,
-                         .heads = a->n_heads,
-                         .latent = a->latent,
-                         .rope = a->rope,
-                         .pages_stride = a->pages_stride,
-                         .splits = splits_of(a->pages_stride),
-                         .scale = a->scale,
-                         .kv_type = gpu_type(a->kv_type)};
+    gpu_decode_args k = gpu_decode_call(a);
+    k.splits = splits_of(a->pages_stride);
     if (!a->n) return;
     if (gpu_decode_is_fast(a)) {
         gpu_decode_fast(b, a);

@@ -4,14 +4,14 @@
  * All rows' contexts, in pages of 64 tokens, lie behind each other in one line, which is cut into equal pieces, one a
  * block: every block reads the same number of bytes, whatever the lengths are, and the host need not know them. Where
  * there are blocks enough, rows are filled up to whole pieces, so that no block has the end of one row and the begin
- * of another: it would load two queries and leave two sums, 7 us instead of a page's 1.5 (a.fill; of kernels of their
- * own, which other calls are slower with). A row inside one piece is finished by its block. The blocks of a row that
- * was cut leave their sums, not yet divided, in the workspace, wait for each other at the end of their pieces (there
- * are no more blocks than run at once), and each adds its share of the row's latents, of all pieces in order. Where a
- * row is cut depends on the other rows of the call (not so in the generic kernel): its sums differ in rounding between
- * batches, and are the same in every run. --deterministic (a.deterministic): every row is cut by its own length into
- * units of a few pages, the line of all rows' units into pieces of equal numbers of them, and each unit's sums are
- * kept apart for another launch to add in order. */
+ * of another: it would load two queries and leave two sums, 7 us instead of a page's 1.5 (a.fill; by a plan alone: to
+ * every block of every layer it costs more than it gains). A row inside one piece is finished by its block. The
+ * blocks of a row that was cut leave their sums, not yet divided, in the workspace, wait for each other at the end of
+ * their pieces (there are no more blocks than run at once), and each adds its share of the row's latents, of all
+ * pieces in order. Where a row is cut depends on the other rows of the call (not so in the generic kernel): its sums
+ * differ in rounding between batches, and are the same in every run. --deterministic (a.deterministic): every row is
+ * cut by its own length into units of a few pages, the line of all rows' units into pieces of equal numbers of them,
+ * and each unit's sums are kept apart for another launch to add in order. */
 #ifndef KERNELS_GPU_MLA_SPLIT_KV_CUH
 #define KERNELS_GPU_MLA_SPLIT_KV_CUH
 #include "kernels/gpu/device/softmax.cuh"
@@ -112,8 +112,8 @@ static __device__ inline decode_walk walk_planned(const gpu_decode_args &a) {
     return {p->row, p->start, p->at, p->to, p->len, p->first, p->last, p->pages, p->each};
 }
 
-template <bool FILL> static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
-    if (a.plan) return walk_planned(a);
+/* Found here. */
+template <bool FILL> static __device__ inline decode_walk walk_found(const gpu_decode_args &a) {
     decode_walk w = {};
     const decode_line l = line_of<FILL>(a);
     w.each = l.each;
@@ -124,6 +124,9 @@ template <bool FILL> static __device__ inline decode_walk walk_begin(const gpu_d
         if (w.to > end) w.to = end;
     }
     return w;
+}
+static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
+    return a.plan ? walk_planned(a) : walk_found<false>(a);
 }
 /* Rows of no token (a KV cache in parts has some) have no piece of the line. */
 static __device__ inline int with_tokens(const gpu_decode_args &a, int row) {
