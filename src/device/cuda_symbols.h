@@ -61,6 +61,7 @@ struct CUtensorMap_st;   /* 128 bytes, at a multiple of 64; only the driver know
     X(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)                                                        \
     X(CU_TENSOR_MAP_DATA_TYPE_UINT16, 1)                                                                               \
     X(CU_TENSOR_MAP_INTERLEAVE_NONE, 0)                                                                                \
+    X(CU_TENSOR_MAP_SWIZZLE_64B, 2)                                                                                    \
     X(CU_TENSOR_MAP_SWIZZLE_128B, 3)                                                                                   \
     X(CU_TENSOR_MAP_L2_PROMOTION_L2_256B, 3)                                                                           \
     X(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, 0)

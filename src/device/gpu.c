@@ -249,7 +249,8 @@ void gpu_tensor(gpu *g, void *map, const void *at, const u64 sizes[3], const u64
     if (!gpu_enter(g)) return;
     gpu_ok(g,
            g->cu.cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)(uintptr_t)at, sizes, strides,
-                                        box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                        box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                        box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
            "describing a tensor of %llu x %llu x %llu values", (unsigned long long)sizes[2],
            (unsigned long long)sizes[1], (unsigned long long)sizes[0]);

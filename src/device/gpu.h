@@ -57,7 +57,8 @@ status gpu_find(gpu *g, const gpu_image *image, const char *function, gpu_kernel
 status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e);
 /* Writes into *map, 128 bytes at a multiple of 64, what a kernel's copy engine must know to fetch boxes of a tensor
  * of 16-bit values (tma_load in kernels/gpu/device/sm90.cuh): lines of sizes[0] values, 64 of them in a box, in the
- * 128-byte swizzle; strides in bytes of the other two dimensions. What lies outside of the sizes is zero. */
+ * 128-byte swizzle, or 32, in that of 64 bytes; strides in bytes of the other two dimensions. What lies outside of the
+ * sizes is zero. */
 void gpu_tensor(gpu *g, void *map, const void *at, const u64 sizes[3], const u64 strides[2], const u32 box[3]);
 
 /* Queues a launch of gx * gy * gz blocks. args: the kernel's single parameter, a struct; copied before it returns. */

@@ -366,11 +366,13 @@ void tma_load(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b)
     tensor t;
     memcpy(&t, map, sizeof t);
     unsigned bytes = t.box[0] * t.box[1] * t.box[2] * 2;
-    if ((size_t)shared % 1024) broken("a swizzled box does not begin at a multiple of 1024 bytes");
+    unsigned turns = t.box[0] / 8 - 1; /* of a line's pieces of 16 bytes, by which line of 128 bytes they are in */
+    if ((size_t)shared % (16 * t.box[0]))
+        broken("a swizzled box does not begin at a multiple of 8 lines of 64 or 128 bytes");
     for (unsigned i = 0; i < bytes; i += 16) {
         unsigned long long x = (unsigned)c0 + i / 2 % t.box[0], y = (unsigned)c1 + i / 2 / t.box[0] % t.box[1],
                            z = (unsigned)c2 + i / 2 / t.box[0] / t.box[1];
-        char *to = (char *)shared + (i ^ (i >> 7 & 7) << 4);
+        char *to = (char *)shared + (i ^ (i >> 7 & turns) << 4);
         if (x < t.sizes[0] && y < t.sizes[1] && z < t.sizes[2])
             memcpy(to, t.at + x * 2 + y * t.strides[0] + z * t.strides[1], 16);
         else
@@ -978,8 +980,9 @@ CUresult cuTensorMapEncodeTiled(struct CUtensorMap_st *map, CUtensorMapDataType 
                                 const uint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
     bool aligned = !((size_t)map % 64 || (size_t)at % 16 || strides[0] % 16 || strides[1] % 16);
-    if (!aligned || type != CU_TENSOR_MAP_DATA_TYPE_UINT16 || rank != 3 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B ||
-        box[0] != 64 || box[1] > 256 || box[2] > 256 || steps[0] != 1)
+    if (!aligned || type != CU_TENSOR_MAP_DATA_TYPE_UINT16 || rank != 3 ||
+        swizzle != (box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B) ||
+        (box[0] != 64 && box[0] != 32) || box[1] > 256 || box[2] > 256 || steps[0] != 1)
         return CUDA_ERROR_INVALID_VALUE;
     tensor t = {(const char *)at, {sizes[0], sizes[1], sizes[2]}, {strides[0], strides[1]}, {box[0], box[1], box[2]}};
     memcpy(map, &t, sizeof t);

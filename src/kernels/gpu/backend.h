@@ -117,6 +117,7 @@
     X(mla_decode_mma8, "mla/decode_mma")                                                                               \
     X(mla_decode_mma16, "mla/decode_mma")                                                                              \
     X(mla_decode_mma8_fp8, "mla/decode_mma")                                                                           \
+    X(mla_decode_mma8_fp8_rows, "mla/decode_mma")                                                                      \
     X(mla_decode_mma16_fp8, "mla/decode_mma")                                                                          \
     X(mla_decode_wgmma, "mla/decode_wgmma")                                                                            \
     X(mla_decode_wgmma_fp8, "mla/decode_wgmma_fp8")                                                                    \

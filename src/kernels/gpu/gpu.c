@@ -254,9 +254,16 @@ static status find_kernels(gpu_backend *b, err *e) {
 
 /* Shared memory that kernels may have, and memory of the backend's own. */
 static status open_kernels(gpu_backend *b, err *e) {
-    gpu_kernel *const large[] = {b->mla_decode,           b->mla_prefill,      b->mla_flash,
-                                 b->mla_decode_mma8,      b->mla_decode_mma16, b->mla_decode_mma8_fp8,
-                                 b->mla_decode_mma16_fp8, b->mla_decode_wgmma, b->mla_decode_wgmma_fp8};
+    gpu_kernel *const large[] = {b->mla_decode,
+                                 b->mla_prefill,
+                                 b->mla_flash,
+                                 b->mla_decode_mma8,
+                                 b->mla_decode_mma16,
+                                 b->mla_decode_mma8_fp8,
+                                 b->mla_decode_mma8_fp8_rows,
+                                 b->mla_decode_mma16_fp8,
+                                 b->mla_decode_wgmma,
+                                 b->mla_decode_wgmma_fp8};
     gpu_kernel *const sorts[] = {b->sort_few, b->sort_more, b->sort_count, b->sort_place};
     status (*const parts[])(gpu_backend *, err *) = {
         gpu_dense_init,        gpu_query_fused_init, gpu_decode_init,     gpu_invariant_open,     gpu_grouped_open,

@@ -284,7 +284,7 @@ typedef struct {
     /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
     gpu_u32 *meetings;
     struct gpu_decode_plan *plan; /* decode_plan.cu; NULL: every block looks for its piece by itself */
-    /* bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens, decode_mma of 8 */
+    /* 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens, decode_mma of 8 */
     gpu_tensor_map kv_map;
 } gpu_decode_args;
 enum { GPU_DETERMINISTIC_UNITS = 64 /* of a row, at most */ };

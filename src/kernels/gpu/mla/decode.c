@@ -10,6 +10,7 @@ enum {
     ALONE_FEW = 4,
     ALONE_MANY = 8,   /* --deterministic: pages of a unit, at least */
     GROUP_HEADS = 64, /* of a block */
+    EIGHTS_FROM = 6,  /* rows of the call: FP8 KV rows come eight at a time (decode_mma.cu) */
     VALUES_ROWS = GPU_SKINNY
 };
 
@@ -17,7 +18,7 @@ typedef struct {
     const gpu_kernel *kernel;
     i64 heads;           /* of a block */
     u32 threads, shared; /* of a block */
-    u32 box;             /* tokens that one copy brings */
+    u32 box;             /* tokens that one copy brings (kv_map); 0: it has none */
     int min_pages;       /* pages of a piece: fewer cost more in cut rows' sums than they gain in time */
     int together;        /* blocks of a multiprocessor */
 } decode_kind;
@@ -25,23 +26,30 @@ typedef struct {
 static bool is_deterministic(const gpu_backend *b) { return b->form != ROWS_ANY; }
 
 static decode_kind decode_kind_of(const gpu_backend *b, const mla_decode_args *a) {
-    const bool fp8 = a->kv_type == DT_F8_E4M3;
+    const bool fp8 = a->kv_type == DT_F8_E4M3, eights = !is_deterministic(b) && a->n >= EIGHTS_FROM;
     if (a->n_heads >= GROUPED_FROM)
-        return (decode_kind){
-            fp8 ? b->mla_decode_wgmma_fp8 : b->mla_decode_wgmma, 64, GPU_DECODE_WGMMA_THREADS, SHARED_MAX, 32, 1, 1};
+        return (decode_kind){fp8 ? b->mla_decode_wgmma_fp8 : b->mla_decode_wgmma,
+                             64,
+                             GPU_DECODE_WGMMA_THREADS,
+                             SHARED_MAX,
+                             fp8 ? 0 : 32,
+                             1,
+                             1};
     if (a->n_heads > 8)
         return (decode_kind){fp8 ? b->mla_decode_mma16_fp8 : b->mla_decode_mma16,
                              16,
                              GPU_DECODE_MMA_THREADS,
                              GPU_DECODE_MMA_SHARED(2, fp8),
-                             8,
+                             fp8 ? 0 : 8,
                              1,
                              fp8 ? 2 : 1};
-    return (decode_kind){fp8 ? b->mla_decode_mma8_fp8 : b->mla_decode_mma8,
+    return (decode_kind){!fp8     ? b->mla_decode_mma8
+                         : eights ? b->mla_decode_mma8_fp8
+                                  : b->mla_decode_mma8_fp8_rows,
                          8,
                          GPU_DECODE_MMA_THREADS,
                          GPU_DECODE_MMA_SHARED(1, fp8),
-                         8,
+                         fp8 && !eights ? 0 : 8,
                          1,
                          fp8 ? 2 : 1};
 }
@@ -132,10 +140,12 @@ static gpu_decode_args decode_args_of(const gpu_backend *b, const mla_decode_arg
 
 static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool unfused) {
     const decode_kind kind = decode_kind_of(b, a);
+    const u32 size = (u32)dtype_size(a->kv_type);
     gpu_decode_args k = decode_args_of(b, a, &kind, unfused);
-    if (a->kv_type == DT_BF16) /* how many pages there are nobody has told: as many as an int can number */
-        gpu_tensor(b->g, &k.kv_map, a->kv, (const u64[3]){64, (u64)1 << 31, (LATENT + ROPE) / 64},
-                   (const u64[2]){(LATENT + ROPE) * 2, 128}, (const u32[3]){64, kind.box, (LATENT + ROPE) / 64});
+    if (kind.box) /* how many pages there are nobody has told: as many as an int can number */
+        gpu_tensor(b->g, &k.kv_map, a->kv, (const u64[3]){32 * size, (u64)1 << 31, (LATENT + ROPE) / 64},
+                   (const u64[2]){(LATENT + ROPE) * size, 64 * size},
+                   (const u32[3]){32 * size, kind.box, (LATENT + ROPE) / 64});
     gpu_launch(b->g, kind.kernel, (u32)k.blocks, (u32)ceil_div(a->n_heads, kind.heads), 1, kind.threads, kind.shared,
                &k);
     return k;

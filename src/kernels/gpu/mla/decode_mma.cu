@@ -6,11 +6,11 @@
  *
  * The heads are the short side of mma's products (n = 8), tokens and latents its long one, so 8 heads waste nothing.
  * 8 warps multiply, a ninth fetches: the copy engine brings KV rows in half pages (32 tokens) into a ring, eight at a
- * time in blocks of 64 columns in the 128-byte swizzle (a copy a row takes 30 ns each to be asked for, as long as the
- * memory needs for it), with FP8 in rows 16 bytes farther apart than they are long, so that eight rows meet no bank
- * twice. Of a page of 64 tokens
- *   scores  [64 tokens, heads]: warp w takes tokens 16 (w % 4).. and half of the 576 columns: every other 16, with FP8
- *           half w / 4; the query lies in registers;
+ * time in blocks of 64 columns, swizzled (a copy a row takes 30 ns each to be asked for, as long as the memory needs
+ * for it). FP8 rows of few sequences come one by one, 16 bytes farther apart than they are long, so that eight meet no
+ * bank twice: alone they are there sooner (measured). Of a page of 64 tokens
+ *   scores  [64 tokens, heads]: warp w takes tokens 16 (w % 4).. and half of the 576 columns: every other 32 bytes, of
+ *           single rows half w / 4; the query lies in registers;
  *   weights: the halves of the scores meet in shared memory; warp w computes those of head w (and w + 8): a running
  *           maximum (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2;
  *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16 here.
@@ -31,23 +31,27 @@ enum {
     ASIDE8 = 8
 };
 
+/* How KV rows come: by eights, or FP8 one by one. */
+enum { KV_BF16, KV_FP8, KV_FP8_ROWS };
+#define IS_FP8(KV) ((KV) != KV_BF16)
+
 /* FP8: two blocks a multiprocessor, whose waits fill each other's gaps. */
-template <int NH, int FP8> struct decode_mma_ring {
+template <int NH, int KV> struct decode_mma_ring {
     enum {
-        PITCH = KV_WIDTH + 16, /* FP8: bytes from row to row */
-        /* bf16: 64 columns of eight tokens lie behind each other, then the next columns, then the next tokens */
-        BLOCK = 8 * 128,
+        PITCH = KV_WIDTH + 16, /* of single rows: bytes from one to the next */
+        /* 64 columns of eight tokens lie behind each other, then the next columns, then the next tokens */
+        BLOCK = 8 * (IS_FP8(KV) ? 64 : 128),
         EIGHT = KV_WIDTH / 64 * BLOCK,
-        STAGES = FP8 ? 4 : 5,
-        STAGE = FP8 ? HALF * PITCH : HALF / 8 * EIGHT,
-        BYTES = STAGES * STAGE
+        STAGES = IS_FP8(KV) ? 4 : 5,
+        STAGE = KV == KV_FP8_ROWS ? HALF * PITCH : HALF / 8 * EIGHT,
+        BYTES = STAGES * (IS_FP8(KV) ? HALF * PITCH : STAGE) /* both forms of FP8 have as much */
     };
 };
 
 /* The query of a row comes by the copy engine, rows as far apart as those of the ring; for 16 heads with FP8, where two
  * blocks a multiprocessor leave no room, by loads. */
-template <int NH, int FP8> struct decode_mma_query_rows {
-    enum { COPIED = !(FP8 && NH == 2), PITCH = KV_WIDTH * 2 + 16, BYTES = COPIED ? NH * 8 * PITCH + 16 : 0 };
+template <int NH, int KV> struct decode_mma_query_rows {
+    enum { COPIED = !(IS_FP8(KV) && NH == 2), PITCH = KV_WIDTH * 2 + 16, BYTES = COPIED ? NH * 8 * PITCH + 16 : 0 };
 };
 
 typedef struct {
@@ -66,12 +70,12 @@ static_assert(COMPUTE + 32 == (int)GPU_DECODE_MMA_THREADS && (int)COMPUTE == (in
                   (int)JOIN_BYTES <= (int)HALF * KV_WIDTH,
               "pieces are joined in the ring's memory");
 
-template <int NH, int FP8> static __device__ inline decode_mma_memory decode_mma_layout(gpu_u8 *memory) {
-    enum { heads = NH * 8 };
+template <int NH, int KV> static __device__ inline decode_mma_memory decode_mma_layout(gpu_u8 *memory) {
+    enum { FP8 = IS_FP8(KV), heads = NH * 8 };
     decode_mma_memory m;
     m.ring = memory;
-    m.full = (gpu_u64 *)(memory + decode_mma_ring<NH, FP8>::BYTES), m.empty = m.full + decode_mma_ring<NH, FP8>::STAGES;
-    m.cuts = (cut_row *)(m.empty + decode_mma_ring<NH, FP8>::STAGES);
+    m.full = (gpu_u64 *)(memory + decode_mma_ring<NH, KV>::BYTES), m.empty = m.full + decode_mma_ring<NH, KV>::STAGES;
+    m.cuts = (cut_row *)(m.empty + decode_mma_ring<NH, KV>::STAGES);
     m.walks = (decode_walk *)(m.cuts + 2);
     m.shrink = (float *)(m.walks + COMPUTE / 32);
     m.scores = m.shrink + heads;
@@ -79,29 +83,35 @@ template <int NH, int FP8> static __device__ inline decode_mma_memory decode_mma
     m.aside = m.weights + heads * WEIGHT_PITCH;
     enum { ASIDE = (NH == 2 ? FP8 ? STEPS : ASIDE16 : FP8 ? ASIDE8 : 0) * NH * 512 };
     m.query = (gpu_u8 *)m.aside + ASIDE;
-    static_assert(decode_mma_ring<NH, FP8>::BYTES + 2 * decode_mma_ring<NH, FP8>::STAGES * 8 + 2 * sizeof(cut_row) +
+    static_assert(decode_mma_ring<NH, KV>::BYTES + 2 * decode_mma_ring<NH, KV>::STAGES * 8 + 2 * sizeof(cut_row) +
                           COMPUTE / 32 * sizeof(decode_walk) + heads * (1 + 2 * SCORE_PITCH + WEIGHT_PITCH) * 4 +
-                          ASIDE + decode_mma_query_rows<NH, FP8>::BYTES ==
+                          ASIDE + decode_mma_query_rows<NH, KV>::BYTES ==
                       GPU_DECODE_MMA_SHARED(NH, FP8),
                   "params.h");
     return m;
 }
 
-/* Half `half` of page t of the walk's row, of which no more rows come than are there: eight at a time (params.h:
- * kv_map), with FP8 one by one, which else would meet in the same banks. */
-template <int NH, int FP8>
+/* Where the copy engine leaves 16 bytes of a block, piece c of token r: 128-byte swizzle, with FP8 that of 64. */
+template <int KV> static __device__ inline gpu_u32 decode_mma_piece(gpu_u32 r, gpu_u32 c) {
+    return IS_FP8(KV) ? r * 64 + ((c ^ r / 2 % 4) << 4) : swizzled(r, c);
+}
+
+/* Half `half` of page t of the walk's row, of which no more rows come than are there, by eights (params.h: kv_map)
+ * seven more. */
+template <int NH, int KV>
 static __device__ inline void decode_mma_fetch_half(const gpu_decode_args &a, const decode_mma_memory &m,
                                                     const decode_walk &w, int t, gpu_i64 page, int half,
                                                     const pipeline &at) {
-    typedef decode_mma_ring<NH, FP8> ring;
+    typedef decode_mma_ring<NH, KV> ring;
+    enum { ROWS = KV == KV_FP8_ROWS };
     int lane = threadIdx.x % 32, rows = w.len - t * GPU_PAGE - half * HALF, first = (int)page * GPU_PAGE + half * HALF;
     rows = rows < 0 ? 0 : rows > HALF ? HALF : rows;
-    int copies = FP8 ? rows : (rows + 7) / 8;
+    int copies = ROWS ? rows : (rows + 7) / 8;
     gpu_u8 *to = m.ring + at.stage * ring::STAGE;
-    if (lane == 0) mbarrier_expect(pipeline_full(at), (gpu_u32)(copies * (FP8 ? (int)KV_WIDTH : (int)ring::EIGHT)));
+    if (lane == 0) mbarrier_expect(pipeline_full(at), (gpu_u32)(copies * (ROWS ? (int)KV_WIDTH : (int)ring::EIGHT)));
     __syncwarp();
     if (lane >= copies) return;
-    if (FP8)
+    if (ROWS)
         tma_bulk(to + lane * ring::PITCH, (const gpu_u8 *)a.kv + ((gpu_i64)first + lane) * KV_WIDTH, KV_WIDTH,
                  pipeline_full(at));
     else
@@ -109,12 +119,12 @@ static __device__ inline void decode_mma_fetch_half(const gpu_decode_args &a, co
 }
 
 /* One warp: the block's KV rows into the ring, half a page a stage. */
-template <int NH, int FP8>
+template <int NH, int KV>
 static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const decode_mma_memory &m) {
-    enum { STAGES = decode_mma_ring<NH, FP8>::STAGES };
+    enum { STAGES = decode_mma_ring<NH, KV>::STAGES };
     int lane = threadIdx.x % 32, k = 0;
     bool waited = false;
-    if (!FP8 && lane == 0) tma_prefetch_map(&a.kv_map);
+    if (KV != KV_FP8_ROWS && lane == 0) tma_prefetch_map(&a.kv_map);
     page_numbers pages = page_numbers_begin(a);
     decode_walk w = walk_begin(a);
     for (; walk_next(a, w); pages.first = false) {
@@ -124,38 +134,40 @@ static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const d
             for (int half = 0; half < 2; half++, k++) {
                 pipeline at = pipeline_at(m.full, m.empty, STAGES, k);
                 producer_acquire(at);
-                decode_mma_fetch_half<NH, FP8>(a, m, w, t, page, half, at);
+                decode_mma_fetch_half<NH, KV>(a, m, w, t, page, half, at);
             }
         }
     }
 }
 
 /* The latents of rows [rows, 64) of a page in the ring become zeros: a weight of zero must not meet a NaN. */
-template <int NH, int FP8> static __device__ inline void decode_mma_blank(gpu_u8 *first, gpu_u8 *second, int rows) {
-    typedef decode_mma_ring<NH, FP8> ring;
+template <int NH, int KV> static __device__ inline void decode_mma_blank(gpu_u8 *first, gpu_u8 *second, int rows) {
+    typedef decode_mma_ring<NH, KV> ring;
+    enum { FP8 = IS_FP8(KV), PIECES = FP8 ? 4 : 8 /* of a token in a block */ };
     for (int row = rows + threadIdx.x / 32; row < GPU_PAGE; row += COMPUTE / 32)
         for (int c = threadIdx.x % 32; c < KV_LATENT / (FP8 ? 16 : 8); c += 32) {
-            int at = FP8 ? row % HALF * ring::PITCH + c * 16
-                         : row % HALF / 8 * ring::EIGHT + c / 8 * ring::BLOCK + row % 8 * 128 + c % 8 * 16;
+            int at = KV == KV_FP8_ROWS ? row % HALF * ring::PITCH + c * 16
+                                       : row % HALF / 8 * ring::EIGHT + c / PIECES * ring::BLOCK +
+                                             row % 8 * (PIECES * 16) + c % PIECES * 16;
             *(uint4 *)((row < HALF ? first : second) + at) = {0, 0, 0, 0};
         }
     fence_async(); /* the copy engine writes here next */
 }
 
-template <int NH, int FP8> static __device__ inline gpu_u64 *decode_mma_query_full(const decode_mma_memory &m) {
-    return (gpu_u64 *)(m.query + NH * 8 * decode_mma_query_rows<NH, FP8>::PITCH);
+template <int NH, int KV> static __device__ inline gpu_u64 *decode_mma_query_full(const decode_mma_memory &m) {
+    return (gpu_u64 *)(m.query + NH * 8 * decode_mma_query_rows<NH, KV>::PITCH);
 }
 
 /* The row's query for the heads from head0 on, asked for by a warp. What it takes the place of is used up. */
-template <int NH, int FP8>
+template <int NH, int KV>
 static __device__ inline void decode_mma_ask_query(const gpu_decode_args &a, const decode_mma_memory &m, int row,
                                                    int head0) {
     int lane = threadIdx.x % 32, heads = (int)min64(a.heads - head0, NH * 8);
-    gpu_u64 *full = decode_mma_query_full<NH, FP8>(m);
+    gpu_u64 *full = decode_mma_query_full<NH, KV>(m);
     if (lane == 0) mbarrier_expect(full, (gpu_u32)heads * KV_WIDTH * 2);
     __syncwarp();
     if (lane < heads)
-        tma_bulk(m.query + lane * decode_mma_query_rows<NH, FP8>::PITCH,
+        tma_bulk(m.query + lane * decode_mma_query_rows<NH, KV>::PITCH,
                  a.q + ((gpu_i64)row * a.heads + head0 + lane) * KV_WIDTH, KV_WIDTH * 2, full);
 }
 
@@ -179,24 +191,27 @@ template <int FP8> static __device__ inline void decode_mma_mma(float c[4], cons
 }
 
 /* NH: groups of 8 heads. */
-template <int NH, int FP8>
+template <int NH, int KV>
 static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const decode_mma_memory &m) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4,
         k = 0;
     enum {
-        STAGES = decode_mma_ring<NH, FP8>::STAGES,
-        STAGE = decode_mma_ring<NH, FP8>::STAGE,
-        PITCH = decode_mma_ring<NH, FP8>::PITCH,
-        BLOCK = decode_mma_ring<NH, FP8>::BLOCK,
-        EIGHT = decode_mma_ring<NH, FP8>::EIGHT
+        STAGES = decode_mma_ring<NH, KV>::STAGES,
+        STAGE = decode_mma_ring<NH, KV>::STAGE,
+        PITCH = decode_mma_ring<NH, KV>::PITCH,
+        BLOCK = decode_mma_ring<NH, KV>::BLOCK,
+        EIGHT = decode_mma_ring<NH, KV>::EIGHT,
+        FP8 = IS_FP8(KV),
+        ROWS = KV == KV_FP8_ROWS
     };
-    /* Of ldmatrix4 a lane's 16 bytes of a half page: bf16: of its keys' even steps, of its values' first latents; what
-     * else is asked for of a row of 128 bytes is XORed to it. */
-    int key_at = FP8 ? (tile % 2 * 16 + lane % 16) * PITCH + part * (KV_WIDTH / 2) + lane / 16 * 16
-                     : (tile % 2 * 2 + lane % 16 / 8) * EIGHT + swizzled(lane % 8, part * 2 + lane / 16),
-        value_at = FP8 ? lane % 16 * PITCH + warp * 64 + lane / 16 * 16
-                       : lane / 16 * EIGHT + warp * BLOCK + swizzled(lane % 8, lane / 8 % 2);
-    enum { COPIED = decode_mma_query_rows<NH, FP8>::COPIED };
+    /* Of ldmatrix4 a lane's 16 bytes of a half page: of its keys' even steps, of its values' first latents; what else
+     * is asked for of a token in a block is XORed to it. Of values with FP8 16 tokens are the rows, else 8 and 8. */
+    int key_at = ROWS ? (tile % 2 * 16 + lane % 16) * PITCH + part * (KV_WIDTH / 2) + lane / 16 * 16
+                      : (tile % 2 * 2 + lane % 16 / 8) * EIGHT + decode_mma_piece<KV>(lane % 8, part * 2 + lane / 16),
+        value_at = ROWS ? lane % 16 * PITCH + warp * 64 + lane / 16 * 16
+                        : (FP8 ? lane % 16 / 8 : lane / 16) * EIGHT + warp * BLOCK +
+                              decode_mma_piece<KV>(lane % 8, FP8 ? lane / 16 : lane / 8 % 2);
+    enum { COPIED = decode_mma_query_rows<NH, KV>::COPIED };
     int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
     gpu_u32 rows_before = 0; /* of the block's */
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
@@ -214,23 +229,28 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
         if (lane == 0) m.walks[warp] = w;
         __syncwarp();
         if (COPIED) {
-            if (warp == 0) decode_mma_ask_query<NH, FP8>(a, m, w.row, head0);
-            mbarrier_wait(decode_mma_query_full<NH, FP8>(m), rows_before++ & 1);
+            if (warp == 0) decode_mma_ask_query<NH, KV>(a, m, w.row, head0);
+            mbarrier_wait(decode_mma_query_full<NH, KV>(m), rows_before++ & 1);
         }
         constexpr int ALL = STEPS, HELD = FP8 ? (NH == 1 ? ALL - ASIDE8 : 0) : NH == 2 ? ALL - ASIDE16 : ALL;
         gpu_u32 q[HELD > 0 ? HELD : 1][NH][2];
 #pragma unroll
         for (int n = 0; n < NH; n++) {
             gpu_i64 h = head0 + n * 8 + g;
-            const gpu_bf16 *row =
-                               COPIED
-                                   ? (const gpu_bf16 *)(m.query + (n * 8 + g) * decode_mma_query_rows<NH, FP8>::PITCH)
-                                   : a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH,
-                           *from = row + part * (FP8 ? KV_WIDTH / 2 : 16);
+            const gpu_bf16 *row = COPIED
+                                      ? (const gpu_bf16 *)(m.query + (n * 8 + g) * decode_mma_query_rows<NH, KV>::PITCH)
+                                      : a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH,
+                           *from = row + part * (ROWS  ? KV_WIDTH / 2
+                                                 : FP8 ? 32
+                                                       : 16);
 #pragma unroll
             for (int s = 0; s < STEPS; s++) {
                 gpu_u32 two[2];
-                decode_mma_query<FP8>(two, from + s * (FP8 ? 16 : 32), t4, h < a.heads);
+                decode_mma_query<FP8>(two,
+                                      from + (ROWS  ? s * 16
+                                              : FP8 ? s / 2 * 64 + s % 2 * 16
+                                                    : s * 32),
+                                      t4, h < a.heads);
 #pragma unroll
                 for (int i = 0; i < 2; i++)
                     if (s < HELD)
@@ -258,7 +278,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                 half[i] = m.ring + at.stage * STAGE;
             }
             if (rows < GPU_PAGE) {
-                decode_mma_blank<NH, FP8>(half[0], half[1], rows);
+                decode_mma_blank<NH, KV>(half[0], half[1], rows);
                 named_barrier_sync(1, COMPUTE);
             }
 
@@ -283,7 +303,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
 #pragma unroll
                 for (int step = 0; step < STEPS; step += 2) {
                     gpu_u32 raw[4], x[4];
-                    ldmatrix4(raw, keys + key_at + step * 16);
+                    ldmatrix4(raw, keys + key_at + (ROWS ? step * 16 : step / 2 * BLOCK));
 #pragma unroll
                     for (int i = 0; i < 2; i++) {
                         fp8_halves(raw[2 * i], x[0], x[2]), fp8_halves(raw[2 * i + 1], x[1], x[3]);
@@ -343,11 +363,11 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
             }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const gpu_u8 *values = half[j / 2] + j % 2 * (FP8 ? 16 * PITCH : 2 * EIGHT);
+                const gpu_u8 *values = half[j / 2] + j % 2 * (ROWS ? 16 * PITCH : 2 * EIGHT);
 #pragma unroll
                 for (int i = 0; i < 4; i += FP8 ? 2 : 1) {
                     gpu_u32 x[4];
-                    ldmatrix4_t(x, values + (FP8 ? value_at + i * 16 : value_at ^ i * 32));
+                    ldmatrix4_t(x, values + (ROWS ? value_at + i * 16 : value_at ^ i * (FP8 ? 16 : 32)));
                     if (FP8) {
 #pragma unroll
                         for (int l = 0; l < 2; l++) {
@@ -413,21 +433,24 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
 }
 
 /* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
-template <int NH, int FP8> static __device__ inline void decode_mma_heads(const gpu_decode_args &a) {
+template <int NH, int KV> static __device__ inline void decode_mma_heads(const gpu_decode_args &a) {
     SHARED_TILES(memory);
-    const decode_mma_memory m = decode_mma_layout<NH, FP8>(memory);
+    const decode_mma_memory m = decode_mma_layout<NH, KV>(memory);
     if (threadIdx.x == 0) {
-        pipeline_init(pipeline_begin(m.full, m.empty), decode_mma_ring<NH, FP8>::STAGES, 1, COMPUTE / 32);
-        if (decode_mma_query_rows<NH, FP8>::COPIED) mbarrier_init(decode_mma_query_full<NH, FP8>(m), 1);
+        pipeline_init(pipeline_begin(m.full, m.empty), decode_mma_ring<NH, KV>::STAGES, 1, COMPUTE / 32);
+        if (decode_mma_query_rows<NH, KV>::COPIED) mbarrier_init(decode_mma_query_full<NH, KV>(m), 1);
         mbarrier_fence_init();
     }
     __syncthreads();
     if (threadIdx.x >= COMPUTE)
-        decode_mma_fetch<NH, FP8>(a, m);
+        decode_mma_fetch<NH, KV>(a, m);
     else
-        decode_mma_compute<NH, FP8>(a, m);
+        decode_mma_compute<NH, KV>(a, m);
 }
-KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, 0>(a); }
-KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, 0>(a); }
-KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, 1>(a); }
-KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<2, 1>(a); }
+KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, KV_BF16>(a); }
+KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, KV_BF16>(a); }
+KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, KV_FP8>(a); }
+KERNEL_PDL(mla_decode_mma8_fp8_rows, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) {
+    decode_mma_heads<1, KV_FP8_ROWS>(a);
+}
+KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<2, KV_FP8_ROWS>(a); }
