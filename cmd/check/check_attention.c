@@ -217,25 +217,43 @@ void check_kv_set_bad(void *kv, dtype t, i64 at) {
     if (t == DT_F8_E4M3) ((u8 *)kv)[at] = 0x7f;
 }
 
-/* What a KV cache in parts needs: `a` again with lse, and with a first row of no token. */
+/* What is found once for all layers of a step: NULL where the backend finds nothing. a.plan is memory of it. */
+static void *decode_plan_of(check *c, mla_decode_args a) {
+    const u64 bytes = fused_mla_decode_plan_bytes(c->dev);
+    if (!bytes) return NULL;
+    a.plan = check_alloc(c, bytes);
+    memset(a.plan, 0x5a, (size_t)bytes);
+    fused_mla_decode_plan(c->dev, &(mla_decode_plan_args){a});
+    return a.plan;
+}
+
+/* The results and their lse are those of b, but for the first `without` rows, which have no token. */
+static void decode_with_lse(check *c, const mla_decode_args *a, const mla_decode_args *b, i64 without) {
+    const i64 skip = without * a->n_heads, sums = a->n * a->n_heads - skip, at = skip * a->latent;
+    for (i64 h = 0; h < skip + sums; h++) a->lse[h] = NAN;
+    c->dev->mla_decode(c->dev, a);
+    for (i64 h = 0; h < skip; h++)
+        if (a->lse[h] != -INFINITY) check_fail(c, "mla_decode: a row of no token has lse %g", (f64)a->lse[h]);
+    check_compare(c, a->plan ? "lse, by a plan" : "lse", a->lse + skip, DT_F32, b->lse + skip, 1, sums, sums, 1e-5);
+    check_compare(c, a->plan ? "with lse, by a plan" : "with lse", (const bf16 *)a->out + at, DT_BF16,
+                  (const f32 *)b->out + at, sums, a->latent, a->latent, CHECK_BF16_BOUND);
+}
+
+/* What a KV cache in parts needs: `a` again with lse, and with a first row of no token; so by a plan, too. */
 static void decode_in_parts(check *c, mla_decode_args a, mla_decode_args b, i32 *len) {
-    const i64 sums = a.n * a.n_heads, row = a.n_heads * a.latent;
-    bf16 *const whole = a.out, *again = check_output(c, a.n * row).h;
-    a.out = again;
+    const i64 sums = a.n * a.n_heads;
+    bf16 *const whole = a.out;
+    a.out = check_output(c, sums * a.latent).h;
     a.lse = check_alloc(c, (u64)sums * sizeof(f32)), b.lse = check_alloc(c, (u64)sums * sizeof(f32));
     c->ref->mla_decode(c->ref, &b);
     for (i64 without = 0; without < min_i64(a.n, 2); without++) {
-        const i64 skip = without * a.n_heads;
         if (without) len[0] = 0;
-        c->dev->mla_decode(c->dev, &a);
-        for (i64 h = 0; without && h < a.n_heads; h++)
-            if (a.lse[h] != -INFINITY) check_fail(c, "mla_decode: a row of no token has lse %g", (f64)a.lse[h]);
-        check_compare(c, "lse", a.lse + skip, DT_F32, b.lse + skip, 1, sums - skip, sums - skip, 1e-5);
-        check_compare(c, "with lse", again + without * row, DT_BF16, (f32 *)b.out + without * row, sums - skip,
-                      a.latent, a.latent, CHECK_BF16_BOUND);
-        if (!without && a.group == 1 && memcmp(again, whole, (size_t)(a.n * row) * sizeof *again))
+        decode_with_lse(c, &a, &b, without);
+        if (!without && a.group == 1 && memcmp(a.out, whole, (size_t)(sums * a.latent) * sizeof *whole))
             check_fail(c, "mla_decode: lse changes the results");
     }
+    a.plan = decode_plan_of(c, a);
+    if (a.plan) decode_with_lse(c, &a, &b, min_i64(a.n, 2) - 1);
 }
 
 /* On a processor a row's bits do not depend on whether others are read with it. */
@@ -247,16 +265,6 @@ static void decode_one_by_one(check *c, mla_decode_args a) {
     c->dev->mla_decode(c->dev, &a);
     if (memcmp(alone, together, (size_t)values * sizeof *alone))
         check_fail(c, "mla_decode: rows of a group have other bits than alone");
-}
-
-/* What is found once for all layers of a step: NULL where the backend finds nothing. a.plan is memory of it. */
-static void *decode_plan_of(check *c, mla_decode_args a) {
-    const u64 bytes = fused_mla_decode_plan_bytes(c->dev);
-    if (!bytes) return NULL;
-    a.plan = check_alloc(c, bytes);
-    memset(a.plan, 0x5a, (size_t)bytes);
-    fused_mla_decode_plan(c->dev, &(mla_decode_plan_args){a});
-    return a.plan;
 }
 
 /* The same by a plan. Rows may be cut elsewhere then. */

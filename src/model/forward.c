@@ -119,41 +119,42 @@ void model_copy_rows(model *m, void *kv, i64 layers) {
                                         .layer_bytes = m->kv_layer});
 }
 
-/* Attention of the rows in decode form: over the KV rows that are here. */
+/* Attention of the rows in decode form: over the KV rows that are here, of all heads where ranks have a share of them
+ * each. */
 static mla_decode_args forward_decode_of(const model *m, const void *kv, i64 n) {
     const model_config *c = m->c;
-    return (mla_decode_args){.q = m->q_abs,
-                             .kv = kv,
-                             .pages = m->tables_dev.pages,
-                             .kv_len = m->tables_dev.kv_len,
-                             .out = m->attn_latent,
-                             .workspace = m->workspace,
-                             .kv_type = m->lim.kv_type,
-                             .n = n,
-                             .n_heads = c->n_heads,
-                             .latent = c->kv_lora,
-                             .rope = c->rope,
-                             .pages_stride = m->lim.seq_pages,
-                             .scale = m->softmax_scale,
-                             .group = kv_is_shared(m->lim.kv) ? 1 : m->group,
-                             .plan = m->decode_plan};
+    mla_decode_args a = {.q = m->q_abs,
+                         .kv = kv,
+                         .pages = m->tables_dev.pages,
+                         .kv_len = m->tables_dev.kv_len,
+                         .out = m->attn_latent,
+                         .workspace = m->workspace,
+                         .kv_type = m->lim.kv_type,
+                         .n = n,
+                         .n_heads = c->n_heads,
+                         .latent = c->kv_lora,
+                         .rope = c->rope,
+                         .pages_stride = m->lim.seq_pages,
+                         .scale = m->softmax_scale,
+                         .group = kv_is_shared(m->lim.kv) ? 1 : m->group,
+                         .plan = m->decode_plan};
+    if (kv_is_merged(m->lim.kv)) a.q = m->q_all, a.out = m->parts, a.n_heads *= m->lim.kv.ranks;
+    if (kv_is_shared(m->lim.kv)) a.lse = m->parts_lse; /* rows of other ranks have no token */
+    return a;
 }
 
-/* The same where ranks have a share of the KV rows each: all heads over these, then the parts merged. */
-static void attend_in_parts(model *m, const mla_decode_args *own) {
+/* attn_latent of this rank's heads, where ranks have a share of the KV rows each: the parts of all are merged. */
+static void attend_in_parts(model *m, const mla_decode_args *here) {
     const rank_seams *r = m->o->ranks;
     const model_config *c = m->c;
-    const i64 heads = m->lim.kv.ranks * c->n_heads;
-    mla_decode_args all = *own;
-    all.q = m->q_all, all.out = m->parts, all.lse = m->parts_lse, all.n_heads = heads;
-    r->queries(m->o, own->q, m->q_all, own->n, c->n_heads * (c->kv_lora + c->rope));
-    m->o->mla_decode(m->o, &all);
+    r->queries(m->o, m->q_abs, m->q_all, here->n, c->n_heads * (c->kv_lora + c->rope));
+    m->o->mla_decode(m->o, here);
     r->merge(m->o, &(merge_parts_args){.parts = m->parts,
                                        .lse = m->parts_lse,
                                        .here = m->q_all,
-                                       .lse_here = m->parts_lse + own->n * heads,
-                                       .out = own->out,
-                                       .n = own->n,
+                                       .lse_here = m->parts_lse + here->n * here->n_heads,
+                                       .out = m->attn_latent,
+                                       .n = here->n,
                                        .heads = c->n_heads,
                                        .latent = c->kv_lora});
 }
@@ -169,13 +170,11 @@ static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i6
                                                  .n_heads = c->n_heads,
                                                  .latent = c->kv_lora,
                                                  .v_dim = c->v_dim}};
-    mla_decode_args some = a.decode; /* rows of other ranks have no token */
-    some.lse = m->parts_lse;
     if (!kv_is_shared(m->lim.kv)) return fused_mla_decode_values(m->o, &a);
     if (kv_is_merged(m->lim.kv))
         attend_in_parts(m, &a.decode);
     else
-        m->o->mla_decode(m->o, &some);
+        m->o->mla_decode(m->o, &a.decode);
     m->o->unabsorb_v(m->o, &a.values);
 }
 

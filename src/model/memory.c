@@ -90,9 +90,6 @@ typedef struct {
 } buffer;
 enum { BUFFERS = 41 };
 
-/* 0: attention in decode form runs without a plan. */
-static u64 decode_plan_bytes(const model *m) { return kv_is_shared(m->lim.kv) ? 0 : fused_mla_decode_plan_bytes(m->o); }
-
 /* One line per buffer: who owns it is the pool. */
 static void list_buffers(model *m, buffer out[BUFFERS]) {
     const model_config *c = m->c;
@@ -143,7 +140,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->masks, (u64)l->logit_rows * (u64)model_mask_words(m), sizeof(u64), "sets of tokens"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
         {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},
-        {&m->decode_plan, decode_plan_bytes(m), 1, "plan of attention"},
+        {&m->decode_plan, fused_mla_decode_plan_bytes(m->o), 1, "plan of attention"},
         {&m->workspace, m->workspace_bytes, 1, "workspace"},
     };
     _Static_assert(COUNT_OF(all) == BUFFERS, "every buffer");
@@ -191,7 +188,7 @@ static status memory_allocate(model *m, err *e) {
         if (st != ST_OK) return st;
         memcpy(all[i].slot, &p, sizeof p);
     }
-    if (!decode_plan_bytes(m)) m->decode_plan = NULL; /* no bytes have an address, too */
+    if (!fused_mla_decode_plan_bytes(m->o)) m->decode_plan = NULL; /* no bytes have an address, too */
     m->tables_dev = tables_at(&m->lim, m->tables);
     m->pairs.most = pairs_most(m), m->pairs.dim = m->c->hidden;
     return ST_OK;
