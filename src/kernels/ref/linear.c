@@ -6,11 +6,16 @@
 /* Same sums, same order, in as wide registers as there are: most of what tests compute. */
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 
+/* Eight values at once, wherever they lie: what watches memory looks at each of them twice, not at eight. */
+typedef f32 eight __attribute__((vector_size(32), aligned(4), may_alias));
+typedef f64 eight_sums __attribute__((vector_size(64)));
+
 WIDE static f32 dot(const f32 *a, const f32 *b, i64 n) {
-    f64 s[8] = {0};
+    eight_sums s = {0};
     i64 k = 0;
     for (; k + 8 <= n; k += 8)
-        for (int l = 0; l < 8; l++) s[l] += (f64)a[k + l] * (f64)b[k + l];
+        s += __builtin_convertvector(*(const eight *)(a + k), eight_sums) *
+             __builtin_convertvector(*(const eight *)(b + k), eight_sums);
     for (int l = 0; k < n; k++, l++) s[l] += (f64)a[k] * (f64)b[k];
     return (f32)(s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7]);
 }
@@ -20,10 +25,12 @@ f32 ref_dot(const f32 *a, const f32 *b, i64 n) { return dot(a, b, n); }
 /* y[0], y[y_stride], ... += ref_dot() of four rows of x with w [n], n a multiple of 8: their sums do not wait for one
  * another. */
 WIDE static void add_four_dots(const f32 *x, i64 x_stride, const f32 *w, i64 n, f32 *y, i64 y_stride) {
-    f64 s[4][8] = {{0}};
-    for (i64 k = 0; k < n; k += 8)
+    eight_sums s[4] = {{0}};
+    for (i64 k = 0; k < n; k += 8) {
+        const eight_sums wide = __builtin_convertvector(*(const eight *)(w + k), eight_sums);
         for (int i = 0; i < 4; i++)
-            for (int l = 0; l < 8; l++) s[i][l] += (f64)x[i * x_stride + k + l] * (f64)w[k + l];
+            s[i] += __builtin_convertvector(*(const eight *)(x + i * x_stride + k), eight_sums) * wide;
+    }
     for (int i = 0; i < 4; i++)
         y[i * y_stride] += (f32)(s[i][0] + s[i][1] + s[i][2] + s[i][3] + s[i][4] + s[i][5] + s[i][6] + s[i][7]);
 }
