@@ -234,8 +234,9 @@ $B/tests/unit/device/test_gpu: | $(FAKES)
 $B/tests/unit/device/test_gpu: ISA := -Itests/unit/device
 # the toolkit's headers, of the compiler that is used
 CUDA_H := $(firstword $(wildcard $(addsuffix /../include,$(dir $(GPU_CC) $(realpath $(GPU_CC)))) /usr/local/cuda/include))
-$B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h $B/tests/unit/device/test_nccl_h: build/gpu/flags
-$B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h $B/tests/unit/device/test_nccl_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
+HEADER_TESTS := $(addprefix $B/tests/unit/,device/test_cuda_h device/test_cublas_h device/test_nccl_h cmd/test_cupti_h)
+$(HEADER_TESTS): build/gpu/flags
+$(HEADER_TESTS): ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
 EMULATED := $(CU:src/kernels/gpu/%.cu=$B/tests/emulator/%.o) $B/tests/emulator/driver.o
@@ -253,6 +254,9 @@ $B/tests/emulator/libcuda.so.1: $(EMULATED)
 $B/tests/emulator/libfake_nccl.so: tests/emulator/fake_nccl.cc src/device/nccl_symbols.h Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -shared -o $@ $< -ldl
+$B/tests/emulator/libfake_cupti.so: tests/emulator/fake_cupti.cc cmd/lib/cupti_symbols.h Makefile
+	@mkdir -p $(@D)
+	@echo "  CXX $<"; $(CXX_GPU) -I. -shared -o $@ $< -ldl
 $B/tests/emulator/test_hopper.o: tests/emulator/test_hopper.cu tests/emulator/emulate.h $(wildcard src/kernels/gpu/device/*.cuh) Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -Wno-misleading-indentation -Wno-dangling-else -include tests/emulator/emulate.h -x c++ -c -o $@ $<
@@ -274,7 +278,7 @@ amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
-emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_ranks $B/tests/emulator/gpu_loading $B/tests/emulator/libfake_nccl.so build/golden/drawn
+emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_ranks $B/tests/emulator/gpu_loading $B/tests/emulator/libfake_nccl.so $B/tests/emulator/libfake_cupti.so build/golden/drawn
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

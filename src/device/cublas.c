@@ -51,7 +51,11 @@ static void *cublas_open_library(const char **name) {
 static status find_symbols(cublas *c, err *e) {
     const char *name;
     void *lib = cublas_open_library(&name);
-    if (!lib) return err_set(e, ST_UNSUPPORTED, "no cuBLASLt: %s", dlerror());
+    if (!lib)
+        return err_set(e, ST_UNSUPPORTED,
+                       "no cuBLASLt: %s (the dynamic linker finds it through LD_LIBRARY_PATH; "
+                       "MOONLET_CUBLASLT names its file)",
+                       dlerror());
     for (size_t i = 0; i < COUNT_OF(symbols); i++) {
         void *f = dlsym(lib, symbols[i].name);
         if (!f) return err_set(e, ST_UNSUPPORTED, "%s has no %s", name, symbols[i].name);

@@ -77,7 +77,7 @@ status gpu_trace(gpu *g, i64 most, err *e);
 /* The launches from here on belong to `what` (NULL: to nothing), which must move so many bytes and do so much
  * arithmetic. The text stays the caller's and must outlive the trace. */
 void gpu_trace_note(gpu *g, const char *what, f64 bytes, f64 flops);
-typedef struct {
+typedef struct gpu_time {
     const char *kernel, *what;
     f64 seconds, bytes, flops; /* of the note, with its first launch; 0 with the others */
     bool first;                /* of its note */

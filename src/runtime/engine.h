@@ -127,6 +127,10 @@ status engine_profile_start(engine *g, err *e);
 void engine_profile_clear(engine *g);
 /* Sorted; NULL without options.profile. For the thread that runs the engine, or when it rests. */
 const engine_phase *engine_profile(engine *g, int phase);
+/* Shows fn each timed launch (device/gpu.h) behind its step, in their order; NULL: no more. Behind
+ * engine_profile_start(). */
+struct gpu_time;
+void engine_profile_launches(engine *g, void (*fn)(void *ud, const struct gpu_time *t), void *ud);
 bool engine_on_gpu(const engine *g);
 i64 engine_ranks(const engine *g); /* that share the model: those of a stage, times the stages */
 i64 engine_stages(const engine *g);

@@ -40,6 +40,8 @@ struct engine {
     engine_seen_fn after_step;
     void *after_ud;
     engine_phase *profile; /* [PROFILE_PHASES]; NULL: off */
+    void (*profile_launch)(void *ud, const struct gpu_time *t);
+    void *profile_ud;
     char plan[800];
 };
 

@@ -38,9 +38,21 @@ static void add_kernel(op_time *o, const gpu_time *t) {
     o->kernels[i].seconds += t->seconds;
 }
 
+void engine_profile_launches(engine *g, void (*fn)(void *ud, const gpu_time *t), void *ud) {
+    g->profile_launch = fn;
+    g->profile_ud = ud;
+}
+
+typedef struct {
+    engine *g;
+    engine_phase *p;
+} timed_step;
+
 static void profile_add(void *ud, const gpu_time *t) {
-    engine_phase *p = ud;
+    const timed_step *step = ud;
+    engine_phase *p = step->p;
     op_time *o = op_of(p, t->what);
+    if (step->g->profile_launch) step->g->profile_launch(step->g->profile_ud, t);
     if (!o) {
         p->missed++;
         return;
@@ -66,7 +78,8 @@ status profile_step(engine *g, const model_batch *b, err *e) {
     i64 missed = 0;
     for (i64 s = 0; s < b->n_spans; s++) prompt = prompt || !b->spans[s].absorbed;
     engine_phase *p = &g->profile[prompt ? PROFILE_PREFILL : PROFILE_DECODE];
-    status st = gpu_times(engine_backend(g)->gpu, profile_add, p, &missed, e);
+    timed_step step = {g, p};
+    status st = gpu_times(engine_backend(g)->gpu, profile_add, &step, &missed, e);
     p->steps++;
     p->rows += b->n;
     p->missed += missed;

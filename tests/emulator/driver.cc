@@ -760,7 +760,13 @@ static CUresult fault(bool room = false) {
     return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args) {
+/* For fake_cupti.cc: is shown every launch. */
+extern "C" {
+void (*emu_launched)(const void *kernel, const unsigned *grid, int cluster, const void *context, bool recorded);
+}
+
+static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args, bool recorded = false) {
+    if (emu_launched) emu_launched((const void *)f->kernel, c->grid, n, f->of, recorded);
     unsigned gx = c->grid[0], gy = c->grid[1];
     long blocks = (long)gx * gy * c->grid[2];
     int together = blocks <= AT_ONCE ? (int)blocks : omp_get_max_threads(); /* grid_barrier_wait needs all of them */
@@ -970,7 +976,7 @@ CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
     for (launch &l : ((CUgraph)x)->all)
         if (!l.f)
             l.call();
-        else if (launch_now(&l.how, l.cluster, l.f, l.args.data()))
+        else if (launch_now(&l.how, l.cluster, l.f, l.args.data(), true))
             return 1;
     return 0;
 }

@@ -2,9 +2,12 @@
 one summary line."""
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
+import xml.dom.minidom
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
@@ -215,22 +218,11 @@ expect(
     wrong.returncode == 1 and "--disable-cuda-graph is for --device cuda" in wrong.stderr,
     wrong.stderr,
 )
-times = run(
-    "profile",
-    "--device",
-    "cuda",
-    "--batch",
-    "1",
-    "--prompt",
-    "8",
-    "--context",
-    "10",
-    "--steps",
-    "1",
-    *TWO_LAYERS,
-    "--json",
-    "/dev/stderr",
-)
+steps = ("profile", "--device", "cuda", "--batch", "1", "--prompt", "8", "--context", "10", "--steps", "1", *TWO_LAYERS)
+cupti = str(Path("build/tests/emulator/libfake_cupti.so").resolve())
+picture = Path(tempfile.mkdtemp()) / "timeline.svg"
+os.environ["MOONLET_CUPTI"] = cupti
+times = run(*steps, "--timeline", str(picture), "--json", "/dev/stderr")
 rows = [json.loads(line) for line in times.stderr.splitlines() if line.startswith('{"profile"')]
 expect(
     "profile times a prompt and a decode step and lists the experts",
@@ -242,6 +234,52 @@ expect(
     and times.stdout.count("  experts 64 x 64 x 256") == 1
     and times.stdout.count("  feed-forward, experts 64 x 64 x 256") == 1,
     times.stdout + times.stderr,
+)
+launches = re.findall(r"in (\d+) launches", times.stdout)
+seen = re.findall(r"on the GPU's clock: (\d+) launches, ([0-9.]+) us", times.stdout)
+drawn = xml.dom.minidom.parse(str(picture)).getElementsByTagName("title") if times.returncode == 0 else []
+told = [t.firstChild.data.split("\n") for t in drawn]
+expect(
+    "its timeline has the launches of its table, each with its operation",
+    [n for n, us in seen] == launches != []
+    and all(abs(float(us) - 1.5 * int(n) - 0.5) < 0.11 for n, us in seen)  # fake_cupti.cc: 2 us each, 0.5 before
+    and "other kernels" not in times.stdout
+    and ": feed-forward, experts 64 x 64 x 256" in times.stdout
+    and sum(len(t) == 3 for t in told) > sum(map(int, launches))  # the step, and a layer again
+    and ["feed-forward, experts 64 x 64 x 256", "k_ffn_fused_1"] in [t[:2] for t in told],
+    times.stdout + times.stderr,
+)
+pair = subprocess.run(
+    [MOONLET, *steps, "--no-table", "--tp", "2", "--timeline", str(picture)],
+    capture_output=True,
+    text=True,
+    timeout=600,
+    env=two | {"MOONLET_CUPTI": cupti},
+)
+expect(
+    "of two ranks it has one's",
+    pair.returncode == 0
+    and pair.stdout.count("on the GPU's clock") == 2
+    and "other kernels" not in pair.stdout
+    and "k_all_reduce" in pair.stdout,
+    pair.stdout + pair.stderr,
+)
+faults = [
+    subprocess.run([MOONLET, *steps, "--timeline", to], capture_output=True, text=True, env=dict(os.environ, **how))
+    for to, how in (
+        (str(picture), {"FAKE_CUPTI": "old"}),
+        (str(picture), {"FAKE_CUPTI": "refuses"}),
+        (str(picture), {"FAKE_CUPTI": "drops"}),
+        (str(picture), {"MOONLET_CUPTI": "/nowhere.so"}),
+        ("/nowhere/t.svg", {}),
+        ("/dev/full", {}),
+    )
+]
+wanted = ("18 is needed", "INSUFFICIENT_PRIVILEGES", "lost launches", "/nowhere.so", "/nowhere/t.svg", "No space left")
+expect(
+    "what a timeline lacks is named",
+    all(f.returncode == 1 and why in f.stderr for f, why in zip(faults, wanted)),
+    [f.stderr for f in faults],
 )
 times = run(
     "profile",

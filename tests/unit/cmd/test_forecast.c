@@ -1,9 +1,10 @@
-/* Forecasts (cmd/profile_forecast.h): tables of links, what lies between their lines, and the arithmetic of loads. */
+/* Forecasts (cmd/profile/profile_forecast.h): tables of links, what lies between their lines, and the arithmetic of
+ * loads. */
 #include "unit.h"
 
 #include "cmd/lib/model_opts.c"
 #include "cmd/lib/stats.c"
-#include "cmd/profile_forecast.c"
+#include "cmd/profile/profile_forecast.c"
 #include "base/buf.h"
 #include "base/file.h"
 #include <math.h>

@@ -42,8 +42,15 @@ static const gpu_kernel *skinny_kernel(const gpu_backend *b, i64 tokens, int kin
 }
 static u32 gemm_shared_of(i64 tokens, int kind) { return skinny_shared(tokens, kind == STREAM_K ? 2 * UNIT : UNIT); }
 
-/* cuBLASLt if there is one, and the room that swiglu needs beside it. */
+/* cuBLASLt if there is one, and the room that swiglu needs beside it. Not where ranks share a GPU: the library loads a
+ * kernel at its first call, for which the driver waits until the other rank's kernel has ended, which may be waiting
+ * for this rank to come to an exchange. */
 static status gemm_open_library(gpu_backend *b, err *e) {
+    if (gpu_processors(b->g) < gpu_chip_processors(b->g)) {
+        err_set(&b->no_blas, ST_UNSUPPORTED,
+                "cuBLASLt's first calls on a part of a GPU would wait for the other parts");
+        return ST_OK;
+    }
     status st = cublas_open(&b->blas, b->g, &b->no_blas);
     if (st == ST_NOMEM) return err_set(e, st, "%s", b->no_blas.text);
     return b->blas ? device_pool_add(&b->pool, (void **)&b->halves, 1, HALVES, "gate and up before SiLU", e) : ST_OK;
@@ -53,9 +60,7 @@ static status gemm_open_library(gpu_backend *b, err *e) {
 static bool has_library(const gpu_backend *b) {
     if (b->form != ROWS_ANY) return false; /* it chooses its kernels by the number of rows */
     if (!b->blas)
-        log_once("cublasLt",
-                 "%s; matrix products of more than %d rows run on slower kernels of our own (the dynamic linker "
-                 "finds the library through LD_LIBRARY_PATH; MOONLET_CUBLASLT names its file)",
+        log_once("cublasLt", "%s; matrix products of more than %d rows run on slower kernels of our own",
                  b->no_blas.text, GPU_SKINNY);
     return b->blas;
 }

@@ -1,10 +1,12 @@
-/* cmd/profile.c: `moonlet profile`: how long steps of given shapes take on a GPU, and where their time goes. */
+/* cmd/profile/profile.c: `moonlet profile`: how long steps of given shapes take on a GPU, and where their time goes. */
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/lib/speculative.h"
+#include "cmd/bench/bench.h"
 #include "cmd/bench/profile_table.h"
 #include "cmd/lib/stats.h"
-#include "cmd/profile_forecast.h"
+#include "cmd/profile/profile_forecast.h"
+#include "cmd/profile/timeline.h"
 #include "runtime/step_timer.h"
 #include <errno.h>
 #include <stdio.h>
@@ -16,14 +18,14 @@ enum { SHAPES = 16, STEPS_MOST = 1000, WARM = 3, PROMPT_RUNS = 5, TRACED = 3 };
 typedef struct {
     model_opts m;
     speculative_opts draft;
-    const char *batch_list, *rows_list, *prompt_list, *json, *forecast, *links;
+    const char *batch_list, *rows_list, *prompt_list, *json, *forecast, *links, *timeline;
     f64 network;
     opt_list workloads;
     i64 context, steps, seed;
     bool empty, no_table;
     i64 batches[SHAPES], rows[SHAPES], prompts[SHAPES];
     int n_batches, n_rows, n_prompts;
-    FILE *out;
+    FILE *out, *picture;
 } profile_opts;
 
 static status parse_list(const char *text, i64 *out, int *n, const char *name, err *e) {
@@ -137,21 +139,128 @@ static status decodes(const profile_opts *o, engine *g, step_timer *m, err *e) {
     return st;
 }
 
-/* The same shapes again, every launch timed. */
-static status tables(const profile_opts *o, engine *g, step_timer *m, err *e) {
+/* What is looked at launch by launch: prompts, and steps with the most rows that were asked for. */
+typedef struct {
+    bool prompt;
+    i64 sequences, tokens; /* tokens: of the prompt, or of each sequence's step */
+} traced_shape;
+
+static int traced_shapes(const profile_opts *o, traced_shape out[2 * SHAPES]) {
+    int n = 0;
+    for (int i = 0; i < o->n_prompts; i++) out[n++] = (traced_shape){true, 1, o->prompts[i]};
+    for (int i = 0; i < o->n_batches; i++)
+        out[n++] = (traced_shape){false, o->batches[i], profile_largest(o->rows, o->n_rows)};
+    return n;
+}
+
+static status run_traced(const profile_opts *o, step_timer *m, const traced_shape *s, err *e) {
     f64 ignored;
-    status st = engine_profile_start(g, e);
-    for (int i = 0; st == ST_OK && i < o->n_prompts; i++) {
-        engine_profile_clear(g);
-        for (int r = 0; st == ST_OK && r < TRACED; r++) st = step_timer_prompt(m, 0, 0, o->prompts[i], &ignored, e);
-        if (st == ST_OK) profile_print(stdout, g);
+    return s->prompt ? step_timer_prompt(m, 0, 0, s->tokens, &ignored, e)
+                     : step_timer_decode(m, s->sequences, s->tokens, o->context, &ignored, e);
+}
+
+/* Ranks do the same, but for one that draws the tokens: keeps the launches of the context that has most of them. Their
+ * number. */
+static i64 of_one_context(kernel_launch *seen, i64 n) {
+    i64 most = 0, own = 0;
+    u32 which = 0;
+    for (i64 i = 0; i < n; i++) {
+        i64 count = 0;
+        bool counted = false;
+        for (i64 k = 0; k < i && !counted; k++) counted = seen[k].context == seen[i].context;
+        for (i64 k = i; k < n && !counted; k++) count += seen[k].context == seen[i].context;
+        if (count > most) most = count, which = seen[i].context;
     }
-    for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
-        engine_profile_clear(g);
-        for (int r = 0; st == ST_OK && r < TRACED; r++)
-            st = step_timer_decode(m, o->batches[i], profile_largest(o->rows, o->n_rows), o->context, &ignored, e);
-        if (st == ST_OK) profile_print(stdout, g);
+    for (i64 i = 0; i < n; i++)
+        if (seen[i].context == which) seen[own++] = seen[i];
+    return own;
+}
+
+/* The shortest of several steps as CUPTI sees them. */
+static status timeline_of(const profile_opts *o, step_timer *m, const traced_shape *s, timeline *t, err *e) {
+    char title[96];
+    status st = ST_OK;
+    if (s->prompt)
+        snprintf(title, sizeof title, "prompt of %lld tokens", (long long)s->tokens);
+    else
+        snprintf(title, sizeof title, "decode, %lld sequence%s%s, context %lld", (long long)s->sequences,
+                 s->sequences > 1 ? "s" : "", s->tokens > 1 ? " of several rows" : "",
+                 (long long)(o->context + s->tokens));
+    for (int r = -WARM; st == ST_OK && r < PROMPT_RUNS; r++) {
+        kernel_launch *seen = NULL;
+        i64 n = 0;
+        timeline fresh = {0};
+        st = run_traced(o, m, s, e);
+        if (st == ST_OK) st = cupti_take(&seen, &n, e);
+        const i64 own = of_one_context(seen, n);
+        if (st == ST_OK && r >= 0) st = timeline_make(&fresh, title, seen, own, e);
+        free(seen);
+        if (st == ST_OK && r >= 0 && (!t->n || fresh.us < t->us)) {
+            const timeline longer = *t;
+            *t = fresh;
+            fresh = longer;
+        }
+        timeline_free(&fresh);
     }
+    return st;
+}
+
+static status timelines(const profile_opts *o, step_timer *m, timeline *t, err *e) {
+    traced_shape shapes[2 * SHAPES];
+    const int n = traced_shapes(o, shapes);
+    status st = cupti_start(e);
+    for (int i = 0; st == ST_OK && i < n; i++) st = timeline_of(o, m, &shapes[i], &t[i], e);
+    cupti_stop();
+    return st;
+}
+
+enum { LAUNCHES_MOST = 32768 };
+typedef struct {
+    gpu_time *all; /* [LAUNCHES_MOST] */
+    i64 n;
+} launch_list;
+
+static void list_launch(void *ud, const gpu_time *t) {
+    launch_list *l = ud;
+    if (l->n < LAUNCHES_MOST) l->all[l->n++] = *t;
+}
+
+/* The same shapes again, every launch timed; t, unless it is NULL, learns from it which operation each belongs to. */
+static status tables(const profile_opts *o, engine *g, step_timer *m, timeline *t, err *e) {
+    traced_shape shapes[2 * SHAPES];
+    const int n = traced_shapes(o, shapes);
+    launch_list list = {.all = t ? calloc(LAUNCHES_MOST, sizeof *list.all) : NULL};
+    status st = t && !list.all ? err_nomem(e, "a step's launches", LAUNCHES_MOST * sizeof *list.all) : ST_OK;
+    if (st == ST_OK) st = engine_profile_start(g, e);
+    if (st == ST_OK && t) engine_profile_launches(g, list_launch, &list);
+    for (int i = 0; st == ST_OK && i < n; i++) {
+        engine_profile_clear(g);
+        for (int r = 0; st == ST_OK && r < TRACED; r++) {
+            list.n = 0;
+            st = run_traced(o, m, &shapes[i], e);
+        }
+        if (st == ST_OK && !o->no_table) profile_print(stdout, g);
+        if (st == ST_OK && t && !timeline_name(&t[i], list.all, list.n, "cuBLASLt"))
+            printf("%s: launched one by one it is other kernels (%s): operations are not known\n", t[i].title,
+                   t[i].strange);
+        if (st == ST_OK && t) timeline_print(stdout, &t[i]);
+    }
+    engine_profile_launches(g, NULL, NULL);
+    free(list.all);
+    return st;
+}
+
+/* Behind the times, which CUPTI and events would change. */
+static status profile_launches(const profile_opts *o, engine *g, step_timer *m, err *e) {
+    timeline t[2 * SHAPES] = {0};
+    status st = o->timeline ? timelines(o, m, t, e) : ST_OK;
+    if (st == ST_OK && (o->timeline || !o->no_table)) st = tables(o, g, m, o->timeline ? t : NULL, e);
+    if (st == ST_OK && o->timeline) {
+        const char *chip = engine_ops(g)->name;
+        st = timeline_chart(o->picture, t, o->n_prompts + o->n_batches, chip, bench_gpu_peaks(chip).read, e);
+        if (st != ST_OK) err_prefix(e, "%s", o->timeline);
+    }
+    for (int i = 0; i < 2 * SHAPES; i++) timeline_free(&t[i]);
     return st;
 }
 
@@ -211,7 +320,7 @@ static status profile_run(profile_opts *o, err *e) {
     if (st == ST_OK && o->n_batches && o->empty) printf("the KV cache is empty (--empty-cache): its rows are zeros\n");
     if (st == ST_OK && o->n_batches && !o->empty) st = profile_fill(o, m, min_i64(eo->chunk, o->context), e);
     if (st == ST_OK) st = decodes(o, g, m, e);
-    if (st == ST_OK && !o->no_table) st = tables(o, g, m, e);
+    if (st == ST_OK) st = profile_launches(o, g, m, e);
     step_timer_close(m);
     engine_close(g);
     return st;
@@ -232,6 +341,9 @@ int cmd_profile(int argc, char **argv) {
         {"context", 0, OPT_INT, &o.context, "N", "tokens before a decode step (default: 8192)", 1, 1 << 20},
         {"steps", 0, OPT_INT, &o.steps, "N", "timed decode steps (default: 31)", 1, STEPS_MOST},
         {"empty-cache", 0, OPT_FLAG, &o.empty, NULL, "decode on a KV cache of zeros: quicker to start", 0, 0},
+        {"timeline", 0, OPT_STR, &o.timeline, "FILE",
+         "draws every launch of these steps on the GPU's clock, as SVG, and lists what each adds (needs NVIDIA's CUPTI)",
+         0, 0},
         {"no-table", 0, OPT_FLAG, &o.no_table, NULL, "the steps' times alone", 0, 0},
         {"seed", 0, OPT_INT, &o.seed, "N", "of the made-up tokens (default: 1)", 0, 1e18},
         {"json", 0, OPT_STR, &o.json, "FILE", "the same as JSON lines", 0, 0},
@@ -259,7 +371,13 @@ int cmd_profile(int argc, char **argv) {
                      o.links         ? "links"
                      : o.network > 0 ? "network"
                                      : "workload");
+    if (st == ST_OK && o.forecast && o.timeline)
+        st = err_set(&e, ST_INPUT, "--timeline draws steps that run: not with --forecast");
+    if (st == ST_OK && o.timeline) st = cupti_find(&e);
+    if (st == ST_OK && o.timeline && !(o.picture = fopen(o.timeline, "w")))
+        st = err_set(&e, ST_IO, "%s: %s", o.timeline, strerror(errno));
     if (st == ST_OK) st = o.forecast ? profile_forecast_options(&o, &e) : profile_run(&o, &e);
+    if (o.picture && fclose(o.picture) && st == ST_OK) st = err_set(&e, ST_IO, "%s: %s", o.timeline, strerror(errno));
     if (o.out && fclose(o.out) && st == ST_OK) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
     return st == ST_OK ? EXIT_DONE : cmd_fail("profile", &e);
 }

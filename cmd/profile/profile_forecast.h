@@ -1,5 +1,5 @@
-/* cmd/profile_forecast.h: what N tensor-parallel GPUs would take, from steps of one rank (runtime/engine.h: tp_slice,
- * exchanging with itself) and a table of what sums over N GPUs take. */
+/* cmd/profile/profile_forecast.h: what N tensor-parallel GPUs would take, from steps of one rank (runtime/engine.h:
+ * tp_slice, exchanging with itself) and a table of what sums over N GPUs take. */
 #ifndef CMD_PROFILE_FORECAST_H
 #define CMD_PROFILE_FORECAST_H
 #include "runtime/step_timer.h"

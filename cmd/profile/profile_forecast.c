@@ -1,4 +1,4 @@
-#include "cmd/profile_forecast.h"
+#include "cmd/profile/profile_forecast.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
