@@ -974,6 +974,38 @@ TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => { const r = e
     return r.width && r.right > innerWidth + 0.5 && !e.closest('.code-block pre, .table, svg, .sprite'); }).map(e => e.outerHTML.slice(0, 80))"""
 
 
+AT_END = "(l => l.scrollHeight - l.scrollTop - l.clientHeight < 4)(document.querySelector('#log'))"
+
+
+def test_the_end_stays_in_sight_until_the_reader_goes_up(page):
+    ask(page, "What is 2 + 2?")
+    answered(page)
+    page.js(
+        """window.grow = height => {
+            const d = document.createElement('div');
+            d.style.height = height + 'px';
+            document.querySelector('#messages').append(d);
+        }, 0"""
+    )
+    for _ in range(3):  # more text while the event of the step to the end is under way
+        page.js(
+            "(l => { grow(900); l.scrollTop = l.scrollHeight; grow(700); return 0 })(document.querySelector('#log'))"
+        )
+        page.until(AT_END)
+    assert page.js("document.querySelector('#to-end').hidden")
+    page.js("document.querySelector('#log').scrollTop -= 500, 0")
+    page.until("!document.querySelector('#to-end').hidden")
+    before = page.js("document.querySelector('#log').scrollTop")
+    page.js("grow(300), 0")
+    page.until("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+    assert page.js("document.querySelector('#log').scrollTop") == before
+    page.click("#to-end")
+    page.until(AT_END)
+    page.js("grow(300), 0")
+    page.until(AT_END)
+    page.until("document.querySelector('#to-end').hidden")
+
+
 @pytest.mark.parametrize("width,height", [(390, 844), (320, 568)])
 def test_phone(page, width, height):
     page.size(width, height, phone=True)
@@ -997,7 +1029,7 @@ def test_phone(page, width, height):
     page.click("#thinking")
     ask(page, "What is the answer, and is this rather long line of words broken where it has to be?")
     answered(page)
-    page.until("(l => l.scrollHeight - l.scrollTop - l.clientHeight < 4)(document.querySelector('#log'))")
+    page.until(AT_END)
     fits("chat")
     page.js("document.querySelector('.pictures').scrollIntoView(), 0")
     fits("pictures")

@@ -129,6 +129,7 @@ export class View {
     this.views = new Map();
     this.dirty = new Set();
     this.atEnd = true;
+    this.top = 0; /* where the text was last seen */
     this.log.addEventListener("scroll", () => this.scrolled());
     new ResizeObserver(() => this.follow()).observe(this.list);
     $("to-end").addEventListener("click", () => this.toEnd());
@@ -168,14 +169,20 @@ export class View {
 
   /* ---- The end of the text stays in sight while the reader is there ---- */
 
+  /* A reader leaves the end by going up. The event of follow()'s own step comes a frame later, when more text may
+     stand below: that is no leaving. */
   scrolled() {
-    this.atEnd = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < 60;
+    const top = this.log.scrollTop;
+    if (this.log.scrollHeight - top - this.log.clientHeight < 60) this.atEnd = true;
+    else if (top < this.top) this.atEnd = false;
+    this.top = top;
     $("to-end").hidden = this.atEnd;
   }
 
   follow() {
-    if (this.atEnd) this.log.scrollTop = this.log.scrollHeight;
-    else this.scrolled();
+    if (!this.atEnd) return this.scrolled();
+    this.log.scrollTop = this.log.scrollHeight;
+    this.top = this.log.scrollTop;
   }
 
   toEnd() {
