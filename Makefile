@@ -239,14 +239,15 @@ $(HEADER_TESTS): build/gpu/flags
 $(HEADER_TESTS): ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
-EMULATED := $(CU:src/kernels/gpu/%.cu=$B/tests/emulator/%.o) $B/tests/emulator/driver.o
+EMULATOR := $(patsubst %,$B/tests/emulator/%.o,driver blocks products)
+EMULATED := $(CU:src/kernels/gpu/%.cu=$B/tests/emulator/%.o) $(EMULATOR)
 # a multiplication with an addition is fmaf(), where there is an instruction for it no call; none that is not written so
 CXX_ISA  := $(if $(shell grep -m1 ' fma .* avx2 ' /proc/cpuinfo 2>/dev/null),-mavx2 -mfma -mf16c) -ffp-contract=off
 CXX_GPU  := g++ -std=gnu++17 -mtls-dialect=gnu2 -O2 $(CXX_ISA) -g -Wall -Wextra -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fopenmp -fPIC -Isrc -MMD -MP
 $B/tests/emulator/%.o: src/kernels/gpu/%.cu tests/emulator/emulate.h Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -include tests/emulator/emulate.h -x c++ -c -o $@ $<
-$B/tests/emulator/driver.o: tests/emulator/driver.cc tests/emulator/emulate.h Makefile
+$(EMULATOR): $B/tests/emulator/%.o: tests/emulator/%.cc tests/emulator/blocks.h tests/emulator/emulate.h Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -O3 -c -o $@ $<
 $B/tests/emulator/libcuda.so.1: $(EMULATED)
@@ -260,7 +261,7 @@ $B/tests/emulator/libfake_cupti.so: tests/emulator/fake_cupti.cc cmd/lib/cupti_s
 $B/tests/emulator/test_hopper.o: tests/emulator/test_hopper.cu tests/emulator/emulate.h $(wildcard src/kernels/gpu/device/*.cuh) Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -Wno-misleading-indentation -Wno-dangling-else -include tests/emulator/emulate.h -x c++ -c -o $@ $<
-$B/tests/emulator/test_hopper: $B/tests/emulator/test_hopper.o $B/tests/emulator/driver.o
+$B/tests/emulator/test_hopper: $B/tests/emulator/test_hopper.o $(EMULATOR)
 	@echo "  LD  $@"; g++ -fopenmp -o $@ $^ -ldl
 # The kernel files that need nothing of Hopper's own, for AMD's GPUs: nothing runs them yet, CI sees that they compile and link.
 AMD_CC    := clang-22

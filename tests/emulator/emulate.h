@@ -1,6 +1,6 @@
 /* tests/emulator/emulate.h: device code as C++ for this processor, so that a machine without a GPU can run the kernels.
  *
- * Given to the compiler before a .cu file. Every thread of a block is a fiber (driver.cc); a barrier or a warp
+ * Given to the compiler before a .cu file. Every thread of a block is a fiber (blocks.cc); a barrier or a warp
  * operation lets the others run. What it shows: indices, sums, barriers that some threads never reach. What it
  * cannot: races, speed, alignment faults, the GPU's own expf. */
 #ifndef TESTS_GPU_EMULATE_H
