@@ -4,6 +4,7 @@ servers' pages.
 Run by `make check-all`: pytest tests/browser/check_page.py. Pictures go to build/screenshots (SCREENSHOTS=DIR). The
 server uses the reference backend on one thread: at some 90 tokens a second there is something to see and to stop."""
 import base64
+import contextlib
 import http.server
 import json
 import os
@@ -918,14 +919,24 @@ def test_rich_text_looks(page):
 # ---- Live view ----
 
 
+@contextlib.contextmanager
 def busy(server, requests=9, tokens=12):
+    """Keeps `requests` running for the body, however fast the machine; then waits for their ends."""
+    enough = threading.Event()
+
     def one(i):
-        server.post("/v1/completions", {"prompt": [100 + i] * 66, "max_tokens": tokens, "ignore_eos": True})
+        while not enough.is_set():
+            server.post("/v1/completions", {"prompt": [100 + i] * 66, "max_tokens": tokens, "ignore_eos": True})
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(requests)]
     for t in threads:
         t.start()
-    return threads
+    try:
+        yield
+    finally:
+        enough.set()
+        for t in threads:
+            t.join()
 
 
 def figures(page):
@@ -939,12 +950,10 @@ def test_live_view(page, server):
     assert not page.js("document.querySelector('#live').hidden"), "open where there is room"
     page.until("document.querySelector('#live-sub').textContent === 'ref'")
     before = page.js("document.querySelector('.chart.output .curve').getAttribute('d')")
-    load = busy(server)
-    page.until("Number(document.querySelectorAll('.pair .figure span')[0].textContent) >= 8")
-    page.until("Number(document.querySelector('.figure span').textContent) > 0")
-    page.screenshot(SHOTS / "live.png")
-    for t in load:
-        t.join()
+    with busy(server):
+        page.until("Number(document.querySelectorAll('.pair .figure span')[0].textContent) >= 8")
+        page.until("Number(document.querySelector('.figure span').textContent) > 0")
+        page.screenshot(SHOTS / "live.png")
     page.until("document.querySelectorAll('.pair .figure span')[0].textContent === '0'")
     f, truth = figures(page), server.get("/live")[1]
     assert truth["now"]["pages_cached"] >= 9 and truth["now"]["pages_used"] == 0
