@@ -24,10 +24,11 @@ typedef enum {
     BY_NCCL,
     NORMED_BY_ALL,
     NORMED_APART,
+    NORMED_AND_KEPT,
     WAYS
 } reduce_way;
-static const char *const WAY_KEYS[WAYS] = {"us",      "one_shot_us", "two_shots_us", "flags_us",
-                                           "nccl_us", "norm_us",     "norm_apart_us"};
+static const char *const WAY_KEYS[WAYS] = {"us",      "one_shot_us", "two_shots_us",  "flags_us",
+                                           "nccl_us", "norm_us",     "norm_apart_us", "norm_kept_us"};
 
 typedef struct {
     i64 ranks, dim, n_rows, rows[ROWS_MAX];
@@ -60,13 +61,15 @@ typedef struct {
     device_recording *recorded;
     const norm_args *norm; /* NULL: the sum alone */
     deferred_norm *deferred;
+    bool kept; /* a rank's own normed rows go to nobody */
 } reduce_launches;
 
 static void queue_reduces(void *ud) {
     const reduce_launches *l = ud;
     for (int i = 0; i < l->sums; i++) {
+        kept_rows kept = {.divide = l->kept};
         if (l->norm)
-            gpu_reduce_norm(&l->k->backend.ops, l->k->data, l->norm, l->deferred);
+            gpu_reduce_norm(&l->k->backend.ops, l->k->data, l->norm, l->deferred, &kept);
         else
             l->k->data->all_reduce(l->k->data, l->x, l->n, DT_BF16);
     }
@@ -103,11 +106,11 @@ static void replay_reduces(void *ud) {
 
 /* The median of several runs of a recording. */
 static status reduce_time(rank *k, void *x, i64 rows, i64 dim, const norm_args *norm, deferred_norm *deferred,
-                          f64 *seconds, err *e) {
+                          bool kept, f64 *seconds, err *e) {
     device *dev = k->backend.device;
     f64 took[REPEATS];
     reduce_launches l = {k,    x,    rows * dim, (int)max_i64(1, min_i64(SUMS_MAX, ROWS_QUEUED / rows)),
-                         NULL, norm, deferred};
+                         NULL, norm, deferred,   kept};
     status st = dev->record(dev, queue_reduces, &l, &l.recorded, e);
     for (int r = 0; st == ST_OK && r < REPEATS; r++) {
         st = gpu_clock(k->backend.gpu, replay_reduces, &l, &took[r], e);
@@ -155,7 +158,7 @@ static status reduce_norm_open(rank *k, i64 dim, void *x, const bf16 *zeros, i64
 static status run_rank(rank *k, void *ud, err *e) {
     reduce_bench *b = ud;
     device *dev = k->backend.device;
-    const bool normed = b->way == NORMED_BY_ALL || b->way == NORMED_APART;
+    const bool normed = b->way >= NORMED_BY_ALL;
     norm_args norm = {0};
     deferred_norm deferred = {0};
     op_weight *w = NULL;
@@ -174,7 +177,8 @@ static status run_rank(rank *k, void *ud, err *e) {
         norm.n = b->rows[i];
         if (!normed) st = reduce_verify(k, x, b->rows[i] * b->dim, host, e);
         if (st == ST_OK)
-            st = reduce_time(k, x, b->rows[i], b->dim, normed ? &norm : NULL, normed ? &deferred : NULL, &took, e);
+            st = reduce_time(k, x, b->rows[i], b->dim, normed ? &norm : NULL, normed ? &deferred : NULL,
+                             b->way == NORMED_AND_KEPT, &took, e);
         if (!k->index) b->seconds[b->way][i] = took;
     }
     free(host);
@@ -198,6 +202,7 @@ static status reduce_measure(reduce_bench *b, reduce_way way, err *e) {
     b->way = way;
     status st = ranks_open(&r, &c, &(rank_layout){.tp = b->ranks, .pp = 1}, NULL, false, b->timeout, e);
     r.nccl = way == BY_NCCL;
+    for (i64 i = 0; i < b->n_rows; i++) r.rows = max_i64(r.rows, b->rows[i]);
     if (st == ST_OK) st = ranks_each(&r, open_rank_gpu, b, e);
     if (st == ST_OK) snprintf(b->chip, sizeof b->chip, "%s", gpu_name(r.of[0].backend.gpu));
     if (st == ST_OK) st = ranks_connect(&r, e);
@@ -206,7 +211,9 @@ static status reduce_measure(reduce_bench *b, reduce_way way, err *e) {
     for (i64 i = 0; st == ST_OK && way == WITH_FLAGS && i < r.n; i++)
         if (r.of[i].data->peer) gpu_comm_lamport(r.of[i].data, 0);
     for (i64 i = 0; st == ST_OK && way > BY_NCCL && i < r.n; i++)
-        if (r.of[i].data->peer) gpu_comm_norm_apart(r.of[i].data, way == NORMED_APART ? 1 : INT64_MAX);
+        if (r.of[i].data->peer) gpu_comm_norm_apart(r.of[i].data, way == NORMED_BY_ALL ? INT64_MAX : 1);
+    for (i64 i = 0; st == ST_OK && way == NORMED_AND_KEPT && i < r.n; i++)
+        if (r.of[i].data->peer) gpu_comm_divide(r.of[i].data, 1);
     const bool ours = st == ST_OK && r.of[0].data->peer;
     if (st != ST_OK && way == BY_NCCL)
         b->missing = *e, st = ST_OK;
@@ -241,9 +248,9 @@ static void reduce_print(const reduce_bench *b) {
     if (b->missing.code != ST_OK) printf("NCCL is not measured: %s\n", b->missing.text);
     printf(
         "Behind \"NCCL us\": with the residual stream and its norm, of all rows on every rank (few without the norm's "
-        "scale, which whoever reads them applies) or of its own on each.\n"
-        "%8s %12s %12s %12s %12s %12s %12s %12s %12s\n",
-        "rows", "bytes", "us", "one shot us", "two shots us", "flags us", "NCCL us", "normed us", "apart us");
+        "scale, which whoever reads them applies), of its own on each, or of its own that the others do not get.\n"
+        "%8s %12s %12s %12s %12s %12s %12s %12s %12s %12s\n",
+        "rows", "bytes", "us", "one shot us", "two shots us", "flags us", "NCCL us", "normed us", "apart us", "own us");
     for (i64 i = 0; i < b->n_rows; i++) {
         printf("%8lld %12lld", (long long)b->rows[i], (long long)(b->rows[i] * b->dim * 2));
         if (b->json)

@@ -109,10 +109,12 @@ static void deferred_moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 
     f32 *weights = check_alloc(c, (u64)(n * K) * 4);
     for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(synth_bits(&c->rng) % (u64)experts), weights[j] = 0.4f;
     if (n > 8) ids[n * K / 3] = -1, ids[n * K / 2] = (i32)experts;
-    moe_norm_args a = {.moe = {w.dev, in.h, ids, weights, shared ? also.h : NULL, r.add.h, NULL, n, K, NULL, false, 0},
+    moe_norm_args a = {.moe = {w.dev, in.h, ids, weights, shared ? also.h : NULL, r.add.h, NULL, n, K, NULL, false, 0,
+                               NULL},
                        .norm = deferred_norm_of(&r, norm.dev, true, n, hidden),
                        .deferred = &r.deferred},
-                  b = {.moe = {w.ref, in.f, ids, weights, shared ? also.f : NULL, r.add.f, NULL, n, K, NULL, false, 0},
+                  b = {.moe = {w.ref, in.f, ids, weights, shared ? also.f : NULL, r.add.f, NULL, n, K, NULL, false, 0,
+                               NULL},
                        .norm = deferred_norm_of(&r, norm.ref, false, n, hidden)};
     a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
     b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));
@@ -158,10 +160,10 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
                               .deferred = &r.deferred},
                      first_ref = {.linear = {o.ref, in.f, r.add.f, n, COLS, hidden, DT_F32},
                                   .norm = deferred_norm_of(&r, norm.ref, false, n, hidden)};
-    moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.deferred, false, 0},
+    moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.deferred, false, 0, NULL},
                        .norm = first.norm,
                        .deferred = &r.deferred},
-                  b = {.moe = {w.ref, r.h.f, ids, weights, NULL, d.f, NULL, n, K, NULL, false, 0},
+                  b = {.moe = {w.ref, r.h.f, ids, weights, NULL, d.f, NULL, n, K, NULL, false, 0, NULL},
                        .norm = first_ref.norm};
     a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
     b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));

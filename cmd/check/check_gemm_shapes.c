@@ -42,7 +42,7 @@ static void call(const ops *o, const gemm_shape *s, const operands *p, i64 n, dt
     else if (s->kind == G_UNABSORB)
         o->unabsorb_v(o, &(unabsorb_v_args){p->w, p->x, p->y, n, s->rows, LATENT, V_DIM});
     else if (s->kind == G_ADD)
-        fused_linear_norm(o, &(linear_norm_args){l, norm, p->deferred});
+        fused_linear_norm(o, &(linear_norm_args){.linear = l, .norm = norm, .deferred = p->deferred});
     else
         o->linear(o, &l);
 }

@@ -225,8 +225,8 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
         weights[j] = (1.0f + 0.5f * synth_uniform(&c->rng)) / (f32)k;
     }
     const i64 among = sparse ? 8 * s->experts : 0;
-    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k, NULL, false, among};
-    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k, NULL, false, among};
+    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k, NULL, false, among, NULL};
+    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k, NULL, false, among, NULL};
     if (emulated_before(c, s, &a, f, kept, sigma)) {
         check_case_end(c);
         return;
@@ -277,7 +277,7 @@ static void nan_case(check *c, const moe_shape *s, weight_format f, expert_forma
         if (j / k == 0) ids[j] = 0;
         if (j / k == 1) ids[j] = 1;
     }
-    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL, false, 0};
+    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL, false, 0, NULL};
     a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
     c->dev->moe(c->dev, &a);
     for (i64 i = 0; i < n; i++) {

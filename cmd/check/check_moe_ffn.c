@@ -98,7 +98,7 @@ static moe_ffn_args moe_ffn_of(const shape *s, layer *l, bool dev, bool deferred
                  NULL, NULL},
         .down = {weight_of(&l->down, dev), of(&l->inter, dev), of(&l->shared, dev), s->n, s->shared, s->hidden, act},
         .moe = {.moe = {weight_of(&l->experts, dev), of(&l->h, dev), l->ids, l->weights,
-                        s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in, false, 0},
+                        s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in, false, 0, NULL},
                 .norm = ffn_norm_of(s, l, dev),
                 .deferred = deferred ? in : NULL}};
 }

@@ -168,9 +168,10 @@ static f64 sum_us(const forecast_run *f, i64 n) {
  * of a prompt whose ranks divide the KV cache and collect it; 0: decode. */
 static status more_for_links(const forecast_run *f, i64 n, i64 context, f64 *more, err *e) {
     const model_config *c = engine_config(f->g);
+    const bool divides = step_timer_divides(f->m, n); /* then experts' sums go on as latent rows */
     const f64 others = (f64)(f->o->layout.ranks - 1),
-              sums = 2 * (f64)c->n_layers + 1; /* of layers' halves, and the embedding */
-    const f64 row = 2 * (f64)c->n_heads;       /* bytes of a latent of its heads */
+              sums = (divides ? 1 : 2) * (f64)c->n_layers + 1; /* of layers' halves, and the embedding */
+    const f64 row = 2 * (f64)c->n_heads;                       /* bytes of a latent of its heads */
     struct {
         exchange_kind kind;
         const char *name;
@@ -191,6 +192,12 @@ static status more_for_links(const forecast_run *f, i64 n, i64 context, f64 *mor
         *more += all[i].times * fmax(all[i].us * 1e-6 - itself, 0);
         printf("%8s of %5lld rows: %7.1f us between GPUs, %6.1f us with itself\n", all[i].name, (long long)n, all[i].us,
                itself * 1e6);
+    }
+    if (divides) {
+        /* a sum's first half goes while experts' results are summed, and its second is as wide as these */
+        const f64 us = sum_us(f, n) / 2 * (f64)(c->q_lora + c->kv_lora + c->rope) / (f64)c->hidden;
+        printf("%8s of %5lld rows: %7.1f us between GPUs\n", "latents", (long long)n, us);
+        *more += (f64)c->n_layers * us * 1e-6;
     }
     if (f->kv_ranks > 1 && context) {
         const f64 us = link_read_us(&f->links, f->o->layout.ranks,

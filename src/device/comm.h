@@ -44,6 +44,12 @@ struct comm {
     void (*close)(comm *c);                  /* every rank its own; the last one ends the group */
 };
 
+/* What one exchange between GPUs has room for: `units` of 8 bytes for each rank; a sum of `rows` of `dim` values. */
+typedef struct {
+    i64 units, rows, dim; /* dim: a multiple of 8 */
+    i64 played;           /* 0, or: one rank alone, which has its own rows of a sum as if there were so many */
+} comm_sizes;
+
 enum { COMM_RANKS_MAX = 64, COMM_DEADLINE_S = 60 };
 
 /* In a loop that looks at memory until another thread has written there. */

@@ -45,14 +45,14 @@ status backend_open(backend *out, const backend_options *o, err *e) {
     return st == ST_OK ? ST_OK : err_prefix(e, "--device cuda");
 }
 
-status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, bool nccl,
-                         const host_group *others, err *e) {
+status backend_comm_open(comm **out, const backend *const *all, i64 n, const comm_sizes *most, f64 deadline_s,
+                         bool nccl, const host_group *others, err *e) {
     const ops *tables[COMM_RANKS_MAX];
     gpu *gpus[COMM_RANKS_MAX];
     for (i64 i = 0; i < n; i++) tables[i] = &all[i]->ops, gpus[i] = all[i]->gpu;
     if (nccl || others) return comm_nccl_open(out, gpus, n, others, deadline_s, e);
     err why = {0}, other = {0};
-    status st = gpu_comm_open(out, tables, n, units, dim, deadline_s, &why);
+    status st = gpu_comm_open(out, tables, n, most, deadline_s, &why);
     if (st == ST_UNSUPPORTED) {
         st = comm_nccl_open(out, gpus, n, NULL, deadline_s, &other);
         if (st == ST_OK)
@@ -67,16 +67,18 @@ status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units
 
 i64 backend_ranks_max(const backend *b) { return b->gpu ? GPU_RANKS_MAX : COMM_RANKS_MAX; }
 
-reduce_norm_fn backend_reduce_norm(const backend *b, const comm *c) {
-    return c->peer && b->ops.fused ? gpu_reduce_norm : NULL;
+static bool has_norm_seams(const backend *b, const comm *c) { return c->peer && b->ops.fused; }
+
+norm_seams backend_norm_seams(const backend *b, const comm *c) {
+    return has_norm_seams(b, c) ? (norm_seams){gpu_reduce_norm, gpu_part_places, gpu_share_rows} : (norm_seams){0};
 }
 
-void backend_norm_together(const backend *b, comm *c) {
-    if (backend_reduce_norm(b, c)) gpu_comm_norm_apart(c, INT64_MAX);
+i64 backend_divides_from(const backend *b, const comm *c) {
+    return has_norm_seams(b, c) ? gpu_comm_divides_from(c) : INT64_MAX;
 }
 
 i64 backend_norms_apart_from(const backend *b, const comm *c) {
-    return backend_reduce_norm(b, c) ? gpu_comm_norms_apart_from(c) : INT64_MAX;
+    return has_norm_seams(b, c) ? gpu_comm_norms_apart_from(c) : INT64_MAX;
 }
 
 void backend_context_parallel(const backend *b, rank_seams *s) {

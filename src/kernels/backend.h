@@ -37,16 +37,16 @@ format_speed backend_format_speed(const char *name, weight_format f, bool expert
 status backend_open(backend *out, const backend_options *o, err *e);
 /* The comms of ranks whose backends are all GPUs, out[n]: as gpu_comm_open(), or, if `nccl` is set or they do not reach
  * each other's memory, which is said, as comm_nccl_open(); so, too, where `others` have ranks in other processes. */
-status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, bool nccl,
-                         const host_group *others, err *e);
+status backend_comm_open(comm **out, const backend *const *all, i64 n, const comm_sizes *most, f64 deadline_s,
+                         bool nccl, const host_group *others, err *e);
 /* Ranks among which its exchanges go. */
 i64 backend_ranks_max(const backend *b);
-/* How a comm's sum and the norm behind it go together (tensor_parallel.h); NULL: one after the other. */
-reduce_norm_fn backend_reduce_norm(const backend *b, const comm *c);
-/* From here on that norms all rows on every rank, which then has the whole residual stream. */
-void backend_norm_together(const backend *b, comm *c);
+/* How a comm's sum and the norm behind it go together (tensor_parallel.h). */
+norm_seams backend_norm_seams(const backend *b, const comm *c);
 /* Rows from which that norms each rank's own alone; INT64_MAX: never. */
 i64 backend_norms_apart_from(const backend *b, const comm *c);
+/* Rows from which ranks divide those of a step between layers (kept_rows.divide); INT64_MAX: never. */
+i64 backend_divides_from(const backend *b, const comm *c);
 /* The seams of a KV cache that is divided among such ranks, or ranks of the host (kernels/context_parallel.h). */
 void backend_context_parallel(const backend *b, rank_seams *s);
 /* After the weights that it prepared. One that is all zeros is allowed. */

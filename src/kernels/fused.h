@@ -4,14 +4,26 @@
  * better leaves its slot NULL, or the whole table: ops.h alone runs every model. */
 #ifndef KERNELS_FUSED_H
 #define KERNELS_FUSED_H
+#include "device/comm.h"
 #include "kernels/ops.h"
 
+/* Rows of a residual stream and of its norm that a rank has, once they have been summed over ranks: all, or those that
+ * are its own by comm_rows(). Who wants a sum sets `divide` where it can go on with its own rows of the norm alone, and
+ * the rest as it is without ranks: all rows. sent: the product in front has stored this rank's part of the sum where
+ * rank_seams.part_places says. */
+typedef struct {
+    bool divide, sent;
+    row_range stream, normed;
+} kept_rows;
+
 /* linear, and the norm behind it whose `add` is linear's y, which need not be written, nor be rounded before it is
- * added. deferred: of norm.out; NULL: it must be finished. */
+ * added. deferred: of norm.out; NULL: it must be finished. kept: of norm.sum and norm.out; NULL: all rows are wanted
+ * of both. */
 typedef struct {
     linear_args linear;
     norm_args norm;
     deferred_norm *deferred;
+    kept_rows *kept;
 } linear_norm_args;
 
 /* Products of the same rows of x with several weights of as many columns, none of which reads what another writes:
@@ -77,17 +89,19 @@ typedef struct {
     moe_args moe;
     norm_args norm;
     deferred_norm *deferred;
+    kept_rows *kept;
     const struct moe_pairs *pairs; /* NULL, or: by expert_parallel_moe() (expert_parallel.h) */
 } moe_norm_args;
 
 /* The feed-forward part of a layer with experts: linear_group of x with the router, and with a shared expert its gate
- * and up; gate of the former's scores; `down` of the latter's h; moe of x. Only what `moe` writes need be
- * written. */
+ * and up; gate of the former's scores; `down` of the latter's h; moe of x. Only what `moe` writes need be written. own:
+ * of the rows [0, n) of ranks, those whose experts this one chooses for all ranks. */
 typedef struct {
     linear_group_args linear_group; /* of[0]: the router; of[1]: the shared expert's, if count is 2 */
     gate_args gate;
     linear_args down; /* not looked at if count is 1 */
     moe_norm_args moe;
+    row_range own;
 } moe_ffn_args;
 
 /* All of them. Those of the second list end in the residual stream, between product and sum of which ranks meet: with
@@ -120,9 +134,9 @@ typedef struct fused_ops {
 FUSED_OPS(FUSED_DECLARE)
 #undef FUSED_DECLARE
 
-/* What a product has left in norm->add, rows `add_stride` apart, becomes all ranks' together, then the norm; deferred:
- * of norm->out, or NULL. */
-void fused_reduce_norm(const ops *o, const norm_args *norm, i64 add_stride, deferred_norm *deferred);
+/* What a product has left in norm->add, rows `add_stride` apart, becomes all ranks' together, then the norm; deferred
+ * and kept as in linear_norm_args. */
+void fused_reduce_norm(const ops *o, const norm_args *norm, i64 add_stride, deferred_norm *deferred, kept_rows *kept);
 
 /* Softmax parts of one layer's attention in decode form, of all heads over this rank's KV rows, to whole results of its
  * own heads. The heads of a row lie rank by rank. */
@@ -144,6 +158,13 @@ typedef struct {
     u64 page_bytes;
 } collect_pages_args;
 
+/* A matrix whose rows ranks have computed each their own of. */
+enum { DIVIDED_ROWS_MAX = 2 };
+typedef struct {
+    void *x;
+    i64 width;
+} divided_rows;
+
 /* Where the ranks of one model meet: every rank calls each in the same order, on its own part, and goes on with what
  * all have together, the same bits on each. Queued like an operation. A slot that is NULL is not needed by this split
  * of the model; without o->ranks none is called. */
@@ -155,10 +176,17 @@ typedef struct rank_seams {
     /* Of o->act: parts of a product [n, dim], rows `stride` apart, become their sum, before it joins the residual
      * stream. */
     void (*reduce)(const ops *o, void *x, i64 n, i64 dim, i64 stride);
-    /* reduce of norm->add, and the norm; deferred: of norm->out, or NULL: it must be finished. NULL: reduce, then the
-     * norm. Of the residual stream, norm->x, a rank may keep up its own rows alone, which depend on n: calls on one
-     * stream have one n, and nothing else reads it. */
-    void (*reduce_norm)(const ops *o, const norm_args *norm, deferred_norm *deferred);
+    /* reduce of norm->add, and the norm; deferred: of norm->out, or NULL: it must be finished; kept: which rows this
+     * rank has then, which hangs on n alone, and on kept->divide: calls on one stream have one n, and whoever wants all
+     * of its rows calls share_rows; or NULL: all. A slot that is NULL: reduce, then the norm, of all rows. */
+    void (*reduce_norm)(const ops *o, const norm_args *norm, deferred_norm *deferred, kept_rows *kept);
+    /* Of the sum that reduce_norm takes next of norm->add, at[r] (COMM_RANKS_MAX): where rank r's rows of this rank's
+     * part may be stored instead, [rows of r, dim], to be its own already then. Returns how many ranks there are; 0:
+     * they may not. */
+    i64 (*part_places)(const ops *o, const norm_args *norm, void **at);
+    /* Of each matrix [n, width] of o->act, widths multiples of 8, a rank has its own rows by comm_rows(); all get all.
+     * NULL where reduce_norm is. */
+    void (*share_rows)(const ops *o, const divided_rows *of, i64 count, i64 n);
     /* Between attention and experts, x [n, dim] of o->act: the rows of all ranks that an expert here may have to see;
      * returns how many x has then, for which its buffer has room. */
     i64 (*gather)(const ops *o, void *x, i64 n, i64 dim);

@@ -268,6 +268,14 @@ typedef struct {
     i64 n, k, dim;
 } sum_pairs_args;
 
+/* Where the rows of a result [n, hidden] are wanted as well as in one piece: `count` parts of as many rows, rounded up,
+ * of which the last ones may have fewer or none. A backend that can puts them there, and sets `taken`. */
+typedef struct {
+    void *const *at; /* [count] */
+    i64 count;
+    bool taken;
+} row_parts;
+
 /* out[i] = sum_s weights[i, s] * E_ids[i, s](x[i]) + shared[i], summed over s in order, then the shared expert; E(x)
  * = down(silu(gate x) * up x). An id of -1, or of no expert, contributes nothing. Equal ids in a row count each
  * time.
@@ -292,6 +300,7 @@ typedef struct {
     deferred_norm *deferred; /* of x, or NULL */
     bool prepared;           /* gate_linear has said so of this call (fused.h) */
     i64 among; /* experts that were chosen among, of which these are some: how many pairs to expect; 0: no more */
+    row_parts *parts; /* of out, which then need not be written; NULL: there is no other place */
 } moe_args;
 
 /* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */

@@ -40,9 +40,19 @@ static void sum_rows(const ops *o, void *x, i64 n, i64 dim, i64 stride) {
 
 static void sum_embeddings(const ops *o, void *x, i64 n, i64 dim) { sum_rows(o, x, n, dim, dim); }
 
-static void sum_and_norm(const ops *o, const norm_args *norm, deferred_norm *deferred) {
+static void sum_and_norm(const ops *o, const norm_args *norm, deferred_norm *deferred, kept_rows *kept) {
     const tensor_parallel *p = split_of(o);
-    p->reduce_norm(o, p->c, norm, deferred);
+    p->norms.reduce_norm(o, p->c, norm, deferred, kept);
+}
+
+static i64 places_of_parts(const ops *o, const norm_args *norm, void **at) {
+    const tensor_parallel *p = split_of(o);
+    return p->norms.part_places(o, p->c, norm, at);
+}
+
+static void rows_to_all(const ops *o, const divided_rows *of, i64 count, i64 n) {
+    const tensor_parallel *p = split_of(o);
+    p->norms.share_rows(o, p->c, of, count, n);
 }
 
 static void rows_of_logits(const ops *o, const f32 *logits, i64 n, f32 *rows) {
@@ -62,7 +72,9 @@ rank_seams tensor_parallel_seams(tensor_parallel *p) {
                         .state = p,
                         .embed = sum_embeddings,
                         .reduce = sum_rows,
-                        .reduce_norm = p->reduce_norm ? sum_and_norm : NULL,
+                        .reduce_norm = p->norms.reduce_norm ? sum_and_norm : NULL,
+                        .part_places = p->norms.part_places ? places_of_parts : NULL,
+                        .share_rows = p->norms.share_rows ? rows_to_all : NULL,
                         .head = rows_of_logits,
                         .draw = gather_ids};
 }

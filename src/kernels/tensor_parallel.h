@@ -17,10 +17,15 @@ typedef struct {
     i64 values;        /* a multiple of 8 ranks */
 } ordered_sums;
 
-typedef void (*reduce_norm_fn)(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred);
+/* How a comm does the seams of these names by itself; NULL, all: a sum, then the norm of all rows. */
 typedef struct {
-    comm *c;                             /* moves the data */
-    reduce_norm_fn reduce_norm;          /* NULL: the sum, then the norm */
+    void (*reduce_norm)(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred, kept_rows *kept);
+    i64 (*part_places)(const ops *o, comm *c, const norm_args *norm, void **at);
+    void (*share_rows)(const ops *o, comm *c, const divided_rows *of, i64 count, i64 n);
+} norm_seams;
+typedef struct {
+    comm *c; /* moves the data */
+    norm_seams norms;
     ordered_sums ordered;                /* values 0: the comm's own sums */
     i64 kv_ranks;                        /* that divide the KV cache; of a slice more than c has */
     i64 vocab_first[COMM_RANKS_MAX + 1]; /* where each rank's share of the vocabulary begins; the last: where it ends */

@@ -36,7 +36,20 @@ static void linear_norm(model *m, const op_weight *w, const void *x, i64 x_strid
                                                            .y_stride = m->c->hidden,
                                                            .y_type = m->o->act},
                                                 .norm = *norm,
-                                                .deferred = deferred});
+                                                .deferred = deferred,
+                                                .kept = &m->kept});
+}
+
+/* What follows a sum over ranks; divide: it can go on with this rank's own rows of h. */
+static void expect_rows(model *m, i64 n, bool divide) {
+    m->kept = (kept_rows){.divide = divide, .stream = {0, n}, .normed = {0, n}};
+}
+
+/* Ranks that have their own rows of x each get all. */
+static void gather_stream(model *m, i64 n) {
+    if (m->kept.stream.from == 0 && m->kept.stream.to == n) return;
+    m->o->ranks->share_rows(m->o, &(divided_rows){m->x, m->c->hidden}, 1, n);
+    m->kept.stream = (row_range){0, n};
 }
 
 static bool is_dense(const model *m, i64 layer) { return layer < m->c->n_dense; }
@@ -57,6 +70,28 @@ static void *forward_row_at(const model *m, void *x, i64 row, i64 width) {
     return (u8 *)x + (u64)(row * width) * m->act_size;
 }
 
+/* The latent rows of queries and keys. Ranks that have their own rows of h alone multiply these, and get the others'
+ * latents, which are a fourth as wide as h. */
+static void project_latents(model *m, const linear_group_args *a) {
+    const model_config *c = m->c;
+    const row_range own = m->kept.normed;
+    linear_group_args part = *a;
+    if (m->lim.kv.by_sequence || own.to - own.from == a->n) return fused_linear_group(m->o, a);
+    part.n = own.to - own.from;
+    part.x = forward_row_at(m, m->h, own.from, c->hidden);
+    part.of[0].y = forward_row_at(m, m->q_a, own.from, c->q_lora);
+    part.of[1].y = forward_row_at(m, m->kv_a, own.from, c->kv_lora + c->rope);
+    if (part.n) fused_linear_group(m->o, &part);
+    const divided_rows latents[] = {{m->q_a, c->q_lora}, {m->kv_a, c->kv_lora + c->rope}};
+    m->o->ranks->share_rows(m->o, latents, COUNT_OF(latents), a->n);
+}
+
+/* Can project() do with this rank's own rows of h? */
+static bool projects_own_rows(const model *m) {
+    const model_config *c = m->c;
+    return !m->lim.kv.by_sequence && c->q_lora && c->q_lora % 8 == 0 && (c->kv_lora + c->rope) % 8 == 0;
+}
+
 /* From rows [first, first + n) of h to the KV rows and the queries: q_abs of the first n_abs rows, q, rotated, if there
  * are others. n_abs is 0 if first is not. */
 static void project(model *m, const layer_weights *w, void *kv, i64 first, i64 n, i64 n_abs) {
@@ -65,17 +100,16 @@ static void project(model *m, const layer_weights *w, void *kv, i64 first, i64 n
     void *const q = forward_row_at(m, m->q, first, width), *q_a = forward_row_at(m, m->q_a, first, c->q_lora),
                 *kv_a = forward_row_at(m, m->kv_a, first, kv_width);
     f32 *const rope = m->rope + first * c->rope;
-    fused_linear_group(
-        m->o,
-        &(linear_group_args){
-            .of = {c->q_lora ? (linear_group_item){.w = w->q_a, .y = q_a, .y_stride = c->q_lora, .y_type = m->o->act}
-                             : (linear_group_item){.w = w->q, .y = q, .y_stride = width, .y_type = m->o->act},
-                   {.w = w->kv_a, .y = kv_a, .y_stride = kv_width, .y_type = m->o->act}},
-            .count = 2,
-            .x = forward_row_at(m, m->h, first, c->hidden),
-            .n = n,
-            .x_stride = c->hidden,
-            .deferred = first ? NULL : &m->deferred});
+    project_latents(
+        m, &(linear_group_args){
+               .of = {c->q_lora ? (linear_group_item){.w = w->q_a, .y = q_a, .y_stride = c->q_lora, .y_type = m->o->act}
+                                : (linear_group_item){.w = w->q, .y = q, .y_stride = width, .y_type = m->o->act},
+                      {.w = w->kv_a, .y = kv_a, .y_stride = kv_width, .y_type = m->o->act}},
+               .count = 2,
+               .x = forward_row_at(m, m->h, first, c->hidden),
+               .n = n,
+               .x_stride = c->hidden,
+               .deferred = first ? NULL : &m->deferred});
     latent_norm_kv_write_args latent_norm_kv_write = {.q = {.weight = w->q_a_norm,
                                                             .x = q_a,
                                                             .out = q_a,
@@ -251,11 +285,14 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const bool looked_at = (b->watch && b->watch->x) || m->pairs.most; /* at whole rows */
     deferred_norm *deferred = is_dense(m, layer) || looked_at ? NULL : &m->deferred;
     if (m->lim.kv.by_sequence) {
+        m->own = (row_range){0, b->n};
         attend_apart(m, w, kv, b, n_abs);
-        fused_reduce_norm(m->o, &norm, c->hidden, deferred);
+        expect_rows(m, b->n, false);
+        fused_reduce_norm(m->o, &norm, c->hidden, deferred, &m->kept);
         if (looked_at) m->deferred.parts = 0;
         return;
     }
+    m->own = m->kept.normed;
     project(m, w, kv, 0, b->n, n_abs);
     if (m->branched) model_copy_rows(m, kv, 1);
     if (n_abs) attend_absorbed(m, w, kv, n_abs);
@@ -265,8 +302,14 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
         attend_expanded(m, w, kv, &b->spans[s], pages);
         pages += m->lim.seq_pages;
     }
+    expect_rows(m, b->n, false);
     linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, deferred);
     if (looked_at) m->deferred.parts = 0; /* what is behind takes h as finished */
+}
+
+/* Can a rank choose experts for others? Rows of their numbers are shared in pieces of 16 bytes. */
+static bool chooses_for_others(const model *m) {
+    return !model_spreads_experts(m) && !m->lim.counts_experts && m->c->top_k % 4 == 0;
 }
 
 /* Everything between h and d of a layer with experts. */
@@ -277,6 +320,7 @@ static moe_ffn_args forward_moe_ffn_of(model *m, i64 layer, i64 n) {
     i64 inter = c->inter_shared;
     dtype act = m->o->act;
     return (moe_ffn_args){
+        .own = chooses_for_others(m) ? m->own : (row_range){0, n},
         .linear_group = {.of = {{.w = w->router, .y = m->scores, .y_stride = c->n_experts, .y_type = DT_F32},
                                 {.w = w->gate, .up = w->up, .y = m->inter, .y_stride = inter, .y_type = act}},
                          .count = c->n_shared ? 2 : 1,
@@ -338,6 +382,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_wat
     norm_args norm = forward_norm_of(m, weight, m->delta, n, (i32)(c->layer_first + layer) + 1);
     /* attend_apart() looks at rows that do not begin with the first */
     deferred_norm *deferred = last || (m->lim.kv.by_sequence && n > n_abs) ? NULL : &m->deferred;
+    expect_rows(m, n, !last && projects_own_rows(m));
     if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
                                           .up = w->up,
@@ -350,7 +395,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_wat
         return;
     }
     moe_ffn_args moe_ffn = forward_moe_ffn_of(m, layer, n);
-    moe_ffn.moe.norm = norm, moe_ffn.moe.deferred = deferred;
+    moe_ffn.moe.norm = norm, moe_ffn.moe.deferred = deferred, moe_ffn.moe.kept = &m->kept;
     if (watch)
         moe_ffn_watched(m, c->layer_first + layer, &moe_ffn, watch);
     else
@@ -446,15 +491,16 @@ void model_logprobs(model *m, const model_batch *b) {
 /* The residual stream before layer l, if a draft reads it. */
 static void keep_features(model *m, i64 l, i64 n) {
     const i64 hidden = m->c->hidden, wide = m->lim.n_taps * hidden;
-    for (i64 i = 0; i < m->lim.n_taps; i++)
-        if (m->lim.taps[i] == l)
-            m->o->gather(m->o,
-                         &(gather_args){.x = m->x,
-                                        .out = forward_row_at(m, m->features, m->features_at * wide + i * hidden, 1),
-                                        .n = n,
-                                        .dim = hidden,
-                                        .x_stride = hidden,
-                                        .out_stride = wide});
+    for (i64 i = 0; i < m->lim.n_taps; i++) {
+        if (m->lim.taps[i] != l) continue;
+        gather_stream(m, n);
+        m->o->gather(m->o, &(gather_args){.x = m->x,
+                                          .out = forward_row_at(m, m->features, m->features_at * wide + i * hidden, 1),
+                                          .n = n,
+                                          .dim = hidden,
+                                          .x_stride = hidden,
+                                          .out_stride = wide});
+    }
 }
 
 /* Rows of x whose tokens are no words: pictures' and video's. */
@@ -505,11 +551,15 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
     norm_args first = forward_norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, model_begins(c) ? BAD_EMBEDDING : 0);
     m->o->norm(m->o, &first);
     m->deferred = (deferred_norm){.squares = m->deferred.squares};
+    expect_rows(m, b->n, false);
     for (i64 l = 0; l < c->n_layers; l++) {
         keep_features(m, l, b->n);
         attention(m, l, b, n_abs);
         feed_forward(m, l, b->n, n_abs, b->watch);
     }
-    if (!model_ends(c)) return pipeline_send(m->o, m->x, b->n * c->hidden);
+    if (!model_ends(c)) {
+        gather_stream(m, b->n);
+        return pipeline_send(m->o, m->x, b->n * c->hidden);
+    }
     if (b->n_out) head(m, b);
 }

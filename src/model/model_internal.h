@@ -54,6 +54,8 @@ struct model {
     f32 *expert_w;                      /* [rows, k] */
     f32 *rope;                          /* [rows, rope / 2, 2] */
     deferred_norm deferred;             /* of h */
+    kept_rows kept;                     /* of x and h */
+    row_range own;                      /* rows of h that this rank has projected for all */
     batch_tables tables_dev;            /* of this batch, on the device */
     batch_tables tables_host;           /* the same on the host */
     device_readback *readbacks[MODEL_REPLIES];

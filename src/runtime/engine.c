@@ -141,6 +141,20 @@ static status choose_layout(engine *g, const engine_options *o, err *e) {
     return model_divide_layers(g->config.n_layers, l->pp, o->pp_layers, "--pp", l->layers, e);
 }
 
+static i64 context_length_of(const engine *g, const engine_options *o) {
+    return o->context ? o->context : min_i64(g->config.max_positions, DEFAULT_CONTEXT);
+}
+
+/* Most tokens of prompts in a step. */
+static i64 chunk_of(const engine *g, const engine_options *o) {
+    const i64 wanted = o->chunk ? o->chunk : backend_name_is_gpu(o->device) ? GPU_CHUNK : DEFAULT_CHUNK;
+    return min_i64(wanted, ceil_div(context_length_of(g, o), KV_PAGE) * KV_PAGE);
+}
+
+/* Most rows in decode form in a step that is scheduled: a sequence that was preempted runs its own tokens again so:
+ * some rows for that beside one for each of the others. */
+static i64 decode_rows_of(const engine_options *o) { return o->max_running ? o->max_running + REPLAY_ROWS : 0; }
+
 /* The ranks with their backends, and the host's threads among them. */
 static status choose_backend(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
@@ -162,6 +176,7 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     w.ranks = g->ranks.held * (g->hosts ? hosts_here(g->hosts) : 1);
     w.first = g->hosts ? hosts_place(g->hosts) * g->ranks.held : 0;
     g->ranks.nccl = o->nccl, g->ranks.ordered = o->deterministic;
+    g->ranks.rows = chunk_of(g, o) + decode_rows_of(o);
     /* stages compute one after the other: those of one stage share the processors */
     g->ranks.threads_each =
         n > 1 ? (int)max_i64(omp_get_max_threads() / min_i64(w.ranks, g->layout.tp), 1) : (int)o->threads;
@@ -337,7 +352,7 @@ static status set_memory(engine *g, err *e) {
 
 static status set_limits(engine *g, const engine_options *o, err *e) {
     const model_config *c = &g->config;
-    const i64 context = o->context ? o->context : min_i64(c->max_positions, DEFAULT_CONTEXT);
+    const i64 context = context_length_of(g, o);
     if (context > c->max_positions)
         return err_set(e, ST_LIMIT, "--context-length %lld: the model goes to %lld tokens", (long long)context,
                        (long long)c->max_positions);
@@ -347,10 +362,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     if (st != ST_OK) return st;
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
     g->lim.pool_pages = g->lim.seq_pages * engine_sequence_ranks(g);
-    g->chunk = min_i64(o->chunk                 ? o->chunk
-                       : engine_backend(g)->gpu ? GPU_CHUNK
-                                                : DEFAULT_CHUNK,
-                       g->lim.seq_pages * KV_PAGE);
+    g->chunk = chunk_of(g, o);
     g->lim.rows = g->chunk;
     g->lim.counts_experts = o->eplb_steps > 0;
     g->balance = (engine_balance){.every = o->eplb_steps, .layer = -1, .layers = c->n_layers};
@@ -359,10 +371,8 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     g->lim.logit_rows = LOGIT_ROWS;
     g->lim.logit_rows = ceil_div(g->lim.logit_rows, g->ranks.tp) * g->ranks.tp;
     if (!o->max_running) return ST_OK;
-    /* A sequence that was preempted runs its own tokens again in decode form: some rows for that beside one for
-     * each of the others. */
     g->max_running = o->max_running;
-    g->lim.decode_rows = o->max_running + REPLAY_ROWS;
+    g->lim.decode_rows = decode_rows_of(o);
     g->lim.rows = g->chunk + g->lim.decode_rows;
     g->lim.prefill_spans = min_i64(o->max_running, PREFILL_SPANS);
     g->lim.logit_rows = ceil_div(o->max_running + LOGIT_ROWS, g->ranks.tp) * g->ranks.tp;

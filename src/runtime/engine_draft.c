@@ -79,13 +79,6 @@ status engine_draft_open(engine *g, const engine_options *o, const model_config 
     return ST_OK;
 }
 
-/* Where the sum over ranks norms too, a rank keeps of the residual stream its own rows alone; a draft reads all of it.
- * And deterministic answers are the same with a draft and without. */
-static void keep_residual_stream(engine *g) {
-    if (g->has_draft || g->lim.deterministic)
-        for (i64 i = 0; i < g->ranks.held; i++) g->ranks.of[i].seams.reduce_norm = NULL;
-}
-
 static status split_draft(engine *g, const engine_options *o, err *e) {
     status st = ST_OK;
     g->ranks.draft_topk = g->draft_lim.topk;
@@ -126,7 +119,6 @@ status engine_draft_open_ranks(engine *g, const engine_options *o, err *e) {
         if (st == ST_OK) st = each_draft(g, open_rank_draft, e);
         st = draft_or_none(g, o, st, e);
     }
-    keep_residual_stream(g);
     return st;
 }
 

@@ -217,7 +217,7 @@ status ranks_bind(ranks *r, const numa_node *nodes, err *e) {
     return st;
 }
 
-enum { EXCHANGE_ROWS = 64 /* of a step of answers: what goes in one launch between GPUs */ };
+enum { EXCHANGE_ROWS = 64 /* of a step of answers: what goes in one launch between GPUs */, SUM_ROWS = 2048 };
 
 /* Units of 8 bytes: hidden values in bf16, or float32 logits of the rows that one rank draws. */
 static i64 exchange_units(const ranks *r) {
@@ -230,7 +230,7 @@ static i64 exchange_units(const ranks *r) {
 /* Some of the ranks, n from `first` on, that exchange by themselves. */
 typedef struct {
     i64 first, n;
-    i64 units, dim; /* as backend_comm_open() */
+    comm_sizes most;
     mpi_channel channel;
 } rank_group;
 
@@ -244,7 +244,7 @@ static status open_rank_group(ranks *r, const rank_group *g, comm **ends, i64 *s
     of.n = (g->first + g->n - 1) / r->held + 1 - of.first;
     const host_group *others = *here < g->n ? &of : NULL;
     for (i64 i = 0; i < *here; i++) all[i] = &r->of[*slot + i].backend;
-    status st = all[0]->gpu ? backend_comm_open(ends, all, *here, g->units, g->dim, r->deadline_s, r->nccl, others, e)
+    status st = all[0]->gpu ? backend_comm_open(ends, all, *here, &g->most, r->deadline_s, r->nccl, others, e)
                 : others    ? comm_hosts_open(ends, others, g->n, r->deadline_s, e)
                             : comm_host_open(ends, g->n, r->deadline_s, e);
     for (i64 i = 0; st == ST_OK && i < *here; i++) ends[i]->named = g->first;
@@ -253,7 +253,11 @@ static status open_rank_group(ranks *r, const rank_group *g, comm **ends, i64 *s
 
 /* Ranks of a stage: what they have parts of. */
 static status connect_stage(ranks *r, i64 stage, err *e) {
-    const rank_group g = {stage * r->tp, r->tp, exchange_units(r), r->of[0].config.hidden, MPI_DATA};
+    const model_config *c = &r->of[0].config;
+    /* more are on several hosts, where rows are not divided */
+    const bool played = r->tp == 1 && c->slice && c->ranks <= backend_ranks_max(&r->of[0].backend);
+    const comm_sizes most = {exchange_units(r), max_i64(r->rows, SUM_ROWS), c->hidden, played ? c->ranks : 0};
+    const rank_group g = {stage * r->tp, r->tp, most, MPI_DATA};
     comm *ends[COMM_RANKS_MAX];
     i64 slot, here;
     status st = open_rank_group(r, &g, ends, &slot, &here, e);
@@ -263,7 +267,7 @@ static status connect_stage(ranks *r, i64 stage, err *e) {
 
 /* Between a stage and the next: rows of the residual stream. */
 static status connect_link(ranks *r, i64 stage, err *e) {
-    const rank_group g = {stage * r->tp, 2 * r->tp, 1, 8, MPI_STAGES};
+    const rank_group g = {stage * r->tp, 2 * r->tp, {1, 1, 8, 0}, MPI_STAGES};
     comm *ends[COMM_RANKS_MAX];
     i64 slot, here;
     status st = open_rank_group(r, &g, ends, &slot, &here, e);
@@ -309,8 +313,8 @@ static void set_seams(ranks *r, rank *k) {
     if (!k->data) return;
     k->split.c = k->data;
     for (i64 p = 0; p <= r->tp; p++) k->split.vocab_first[p] = r->vocab_first[p];
-    if (!model_ends(&k->config)) backend_norm_together(&k->backend, k->data); /* the next stage gets all rows */
-    k->split.reduce_norm = backend_reduce_norm(&k->backend, k->data);
+    /* how a sum norms too hangs on how many rows there are */
+    if (!r->ordered) k->split.norms = backend_norm_seams(&k->backend, k->data);
     k->seams = tensor_parallel_seams(&k->split);
     k->backend.ops.ranks = &k->seams;
 }

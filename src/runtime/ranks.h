@@ -72,7 +72,8 @@ typedef struct ranks {
     int threads_each;                    /* of the host, for each rank's arithmetic; 0: all */
     f64 deadline_s;
     f64 spin_s;   /* how long a thread that waits for work does not sleep; ranks_connect() says it */
-    bool nccl;    /* GPUs exchange by it alone; for ranks_connect() */
+    i64 rows;     /* most in a step; for ranks_connect() */
+    bool nccl;    /* GPUs exchange by it alone; the same */
     bool ordered; /* sums hang on nothing but the values and the ranks' order (--deterministic); the same */
     bool bound;   /* each to its node */
     rank_threads *threads;

@@ -166,8 +166,9 @@ static void queue_sum(const exchanges_of *s) {
                             .x_stride = dim,
                             .out_stride = dim,
                             .eps = (f32)s->k->config.norm_eps};
+    kept_rows kept = {0};
     if (s->norm)
-        s->k->seams.reduce_norm(&s->k->backend.ops, &norm, NULL);
+        s->k->seams.reduce_norm(&s->k->backend.ops, &norm, NULL, &kept);
     else
         s->k->data->all_reduce(s->k->data, x, s->n * dim, DT_BF16);
 }
@@ -216,7 +217,8 @@ status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *second
     if (m->g->ranks.n > 1 || !k->data || !dev->record || (kind != EXCHANGE_SUM && !kv_is_shared(m->g->lim.kv)))
         return err_set(e, ST_INPUT, "exchanges are timed of one rank on a GPU that has them with itself");
     status st = ST_OK;
-    if (kind == EXCHANGE_SUM && n >= backend_norms_apart_from(&k->backend, k->data)) st = weight_of_ones(k, &s.norm, e);
+    const bool normed = kind == EXCHANGE_SUM && k->seams.reduce_norm;
+    if (normed && n >= backend_norms_apart_from(&k->backend, k->data)) st = weight_of_ones(k, &s.norm, e);
     if (st == ST_OK) st = dev->alloc(dev, &x, (u64)(n * exchange_width(&s)) * sizeof(bf16), "rows to exchange", e);
     s.x = x;
     if (st == ST_OK) st = dev->record(dev, queue_exchanges, &s, &all, e);
@@ -232,6 +234,12 @@ status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *second
     if (s.norm) k->backend.ops.weight_release(s.norm);
     dev->release(dev, x);
     return st;
+}
+
+bool step_timer_divides(const step_timer *m, i64 n) {
+    const rank *k = &m->g->ranks.of[0];
+    return k->data && k->seams.share_rows && k->config.q_lora && !m->g->lim.kv.by_sequence &&
+           n >= backend_divides_from(&k->backend, k->data);
 }
 
 /* Distinct ids among n, each in 0 .. experts - 1. there: [experts], all false, and again afterwards. */

@@ -27,6 +27,8 @@ status step_timer_drafts(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *s
 typedef enum { EXCHANGE_SUM, EXCHANGE_QUERIES, EXCHANGE_PARTS } exchange_kind;
 /* One of n rows as a step makes it, of many in one recording. ST_INPUT: the engine's one rank has none such. */
 status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *seconds, err *e);
+/* Do ranks divide the rows of a step of n between layers (kernels/fused.h, kept_rows)? */
+bool step_timer_divides(const step_timer *m, i64 n);
 
 typedef struct {
     i64 layers; /* with experts; 0: there are none, and nothing else is told */

@@ -9,6 +9,7 @@
 #include "kernels/gpu/gpu.h"
 #include "drawn_tokens.h"
 #include "model_logits.h"
+#include "model/model_internal.h"
 #include "runtime/engine_internal.h"
 #include <unistd.h>
 
@@ -83,12 +84,14 @@ static i64 ranks_most(void) {
     return text ? min_i64(atoi(text), RANKS_MOST) : RANKS_MOST;
 }
 
+enum { APART_ROWS = 2100, APART_DIM = VALUES / 64, APART_BAD = 7 };
+
 static status on_gpus(i64 n, f64 deadline_s, rank_fn fn, void *ud, err *e) {
     ranks r;
     const model_config c = {
         .n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1, .hidden = VALUES / 64};
     status st = ranks_open(&r, &c, &(rank_layout){.tp = n, .pp = 1}, NULL, false, deadline_s, e);
-    r.nccl = by_nccl;
+    r.nccl = by_nccl, r.rows = APART_ROWS;
     if (st == ST_OK) st = ranks_each(&r, open_gpu, &r, e);
     if (st == ST_OK) st = ranks_connect(&r, e);
     if (st == ST_OK) st = ranks_each(&r, fn, ud, e);
@@ -316,7 +319,7 @@ static status norms_on(rank *k, void *ud, err *e) {
         dev->write(dev, x_there, before, sizeof delta);
         dev->write(dev, bad_there, bad[way], sizeof bad[way]);
         dev->finish(dev, NULL);
-        gpu_reduce_norm(o, k->data, &norm, way ? &deferred : NULL);
+        gpu_reduce_norm(o, k->data, &norm, way ? &deferred : NULL, NULL);
         dev->read(dev, x[way], x_there, sizeof delta);
         dev->read(dev, out[way], out_there, sizeof delta);
         dev->read(dev, bad[way], bad_there, sizeof bad[way]);
@@ -348,8 +351,6 @@ static void sum_and_norm_in_one(void **state) {
         if (on_gpus(n, 60, norms_on, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
 }
 
-enum { APART_ROWS = 2100 /* more than one launch takes */, APART_DIM = VALUES / 64, APART_BAD = 7 };
-
 /* What a rank's memory has after the sums and norms of rows apart, or one after the other. */
 typedef struct {
     bf16 x[APART_ROWS * APART_DIM], out[APART_ROWS * APART_DIM];
@@ -360,25 +361,45 @@ typedef struct {
     i64 rows; /* of each of two sums on one residual stream */
 } apart_sums;
 
-/* Two sums with their norms, one after the other, by the rule of so many rows; row 7 has a NaN in rank 1's part of the
- * second. */
-static status norms_in_turn(rank *k, const norm_args *norm, i64 apart_from, norm_results *r, err *e) {
+/* How rows are normed: all on every rank; a rank's own, which all get; or its own that nobody gets until rows are
+ * shared behind the sums, of the residual stream, too. */
+typedef enum { NORMED_TOGETHER, NORMED_APART, NORMED_AND_KEPT, NORM_WAYS } norm_way;
+
+/* Two sums with their norms, one after the other; row 7 has a NaN in rank 1's part of the second. */
+static status norms_in_turn(rank *k, const norm_args *norm, norm_way way, norm_results *r, err *e) {
     device *dev = k->backend.device;
+    const ops *o = &k->backend.ops;
     const u64 bytes = (u64)(norm->n * norm->dim) * sizeof(bf16);
+    const row_range own = comm_rows(norm->n, k->data->ranks, k->index);
     static _Thread_local bf16 x[APART_ROWS * APART_DIM];
     for (i64 i = 0; i < norm->n * norm->dim; i++) x[i] = value_of(9, 1, i);
     dev->write(dev, norm->sum, x, bytes);
     memset(r, 0, sizeof *r);
     dev->write(dev, norm->bad, r->bad, sizeof r->bad);
-    gpu_comm_norm_apart(k->data, apart_from);
+    dev->write(dev, norm->out, r->out, bytes);
+    gpu_comm_norm_apart(k->data, way == NORMED_TOGETHER ? norm->n + 1 : norm->n);
+    gpu_comm_divide(k->data, norm->n);
     for (int sum = 0; sum < 2; sum++) {
         dev->finish(dev, NULL); /* x has been read */
         for (i64 i = 0; i < norm->n * norm->dim; i++) x[i] = value_of(k->index, sum, i);
         if (sum && k->index == 1) x[APART_BAD * APART_DIM + 3] = 0x7fc0;
         dev->write(dev, (void *)(uintptr_t)norm->add, x, bytes);
         norm_args some = *norm;
+        kept_rows kept = {.divide = way == NORMED_AND_KEPT, .stream = {0, norm->n}, .normed = {0, norm->n}};
         if (!sum) some.bad = NULL;
-        gpu_reduce_norm(&k->backend.ops, k->data, &some, NULL);
+        gpu_reduce_norm(o, k->data, &some, NULL, &kept);
+        const row_range all = {0, norm->n}, stream = way == NORMED_TOGETHER ? all : own,
+                        normed = way == NORMED_AND_KEPT ? own : all;
+        if (memcmp(&kept.stream, &stream, sizeof stream) || memcmp(&kept.normed, &normed, sizeof normed))
+            return err_set(e, ST_NUMERIC, "other rows are kept");
+    }
+    if (way == NORMED_AND_KEPT) {
+        dev->read(dev, x, norm->out, bytes);
+        dev->finish(dev, NULL);
+        for (i64 i = 0; i < norm->n * norm->dim; i++)
+            if (x[i] && (i / norm->dim < own.from || i / norm->dim >= own.to))
+                return err_set(e, ST_NUMERIC, "row %lld is another rank's", (long long)(i / norm->dim));
+        gpu_share_rows(o, k->data, (divided_rows[]){{norm->out, norm->dim}, {norm->sum, norm->dim}}, 2, norm->n);
     }
     dev->read(dev, r->x, norm->sum, bytes);
     dev->read(dev, r->out, norm->out, bytes);
@@ -417,27 +438,27 @@ static status norms_apart(rank *k, void *ud, err *e) {
                             .eps = 1e-5f,
                             .bad = bad,
                             .mark = NORM_MARK};
-    static _Thread_local norm_results got[2];
-    for (int apart = 0; st == ST_OK && apart < 2; apart++)
-        st = norms_in_turn(k, &norm, apart ? 1 : APART_ROWS + 1, &got[apart], e);
+    static _Thread_local norm_results got[NORM_WAYS];
+    for (int way = 0; st == ST_OK && way < NORM_WAYS; way++) st = norms_in_turn(k, &norm, way, &got[way], e);
     if (st != ST_OK) return st;
     all_wait(k);
     o->weight_release(w);
     dev->release(dev, delta), dev->release(dev, x), dev->release(dev, out), dev->release(dev, bad);
-    if (memcmp(got[0].out, got[1].out, sizeof got[0].out)) return err_set(e, ST_NUMERIC, "other normed rows");
-    if (memcmp(got[0].bad, got[1].bad, sizeof got[0].bad)) return err_set(e, ST_NUMERIC, "other marks");
+    const norm_results *together = &got[NORMED_TOGETHER], *apart = &got[NORMED_APART], *kept = &got[NORMED_AND_KEPT];
+    if (memcmp(together->out, apart->out, sizeof apart->out)) return err_set(e, ST_NUMERIC, "other normed rows");
+    if (memcmp(together->bad, apart->bad, sizeof apart->bad)) return err_set(e, ST_NUMERIC, "other marks");
+    if (memcmp(together, kept, sizeof *kept)) return err_set(e, ST_NUMERIC, "shared rows are others");
+    const row_range own = comm_rows(s->rows, k->data->ranks, k->index);
     i64 marks = 0;
     for (i64 i = 0; i < s->rows; i++) {
-        const i64 launch = 2048 / k->data->ranks * k->data->ranks, at = i / launch * launch;
-        const row_range own = comm_rows(min_i64(launch, s->rows - at), k->data->ranks, k->index);
-        const bool mine = i - at >= own.from && i - at < own.to;
-        marks += got[1].bad[i] != 0;
-        if (mine != !memcmp(got[0].x + i * APART_DIM, got[1].x + i * APART_DIM, APART_DIM * sizeof(bf16)))
+        const bool mine = i >= own.from && i < own.to;
+        marks += apart->bad[i] != 0;
+        if (mine != !memcmp(together->x + i * APART_DIM, apart->x + i * APART_DIM, APART_DIM * sizeof(bf16)))
             return err_set(e, ST_NUMERIC, "row %lld of the residual stream, %s", (long long)i,
                            mine ? "another than without ranks apart" : "which nobody needs here, is kept up");
     }
-    if (got[1].bad[APART_BAD] != NORM_MARK || marks != 1)
-        return err_set(e, ST_NUMERIC, "%lld marks, %d", (long long)marks, got[1].bad[APART_BAD]);
+    if (apart->bad[APART_BAD] != NORM_MARK || marks != 1)
+        return err_set(e, ST_NUMERIC, "%lld marks, %d", (long long)marks, apart->bad[APART_BAD]);
     return ST_OK;
 }
 
@@ -501,6 +522,63 @@ static void divided(const char *dir, const random_model *m, i64 tp, const char *
     again = logits_of(dir, m, o, false);
     near(m, o.disable_fused ? "a prompt by primitive operations" : "a prompt", again, ref, 0.04);
     free(again), free(all), free(one), free(ref);
+}
+
+static void divide_from_two_rows(engine *g) {
+    for (i64 i = 0; i < g->ranks.held; i++)
+        gpu_comm_norm_apart(g->ranks.of[i].data, 2), gpu_comm_divide(g->ranks.of[i].data, 2);
+}
+
+/* Prompts whose rows ranks have divided among them between layers: each norms its own, multiplies them with q_a and
+ * kv_a, and has products store the others' parts of a sum where it is taken. */
+static void rows_divided(const char *dir, const random_model *m, engine_options o) {
+    f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false), *apart = logits_of(dir, m, o, false);
+    logits_opened = divide_from_two_rows;
+    f32 *divided = logits_of(dir, m, o, false), *again = logits_of(dir, m, o, false);
+    logits_opened = NULL;
+    near(m, "a prompt whose rows are divided", divided, ref, 0.04);
+    near(m, "a prompt whose rows are divided, beside one whose are not", divided, apart, 0.02);
+    same("rows divided, again", divided, again, m->vocab);
+    free(ref), free(apart), free(divided), free(again);
+}
+
+typedef struct {
+    bf16 *of[2]; /* [rows, taps * hidden] of each rank */
+    u64 bytes;
+} rank_features;
+
+static status read_features(rank *k, void *ud, err *e) {
+    const rank_features *f = ud;
+    k->backend.device->read(k->backend.device, f->of[k->index], k->model->features, f->bytes);
+    return k->backend.device->finish(k->backend.device, e);
+}
+
+/* A draft reads all rows of the residual stream, of which each of two ranks has kept up its own. */
+static void features_are_whole(void) {
+    const engine_options o = {.model_dir = "models/nano",
+                              .device = "cuda",
+                              .tp = 2,
+                              .max_running = 1,
+                              .context = 256,
+                              .draft_dir = "models/nano-eagle3"};
+    engine *g;
+    seq *s;
+    err e = {0};
+    i32 ids[TOKENS];
+    for (int i = 0; i < TOKENS; i++) ids[i] = 300 + i;
+    if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
+    divide_from_two_rows(g);
+    assert_int_equal(seq_open(&s, g, &e), ST_OK);
+    assert_int_equal(seq_run(s, ids, TOKENS, false, LOGITS_NONE, NULL, NULL, &e), ST_OK);
+    rank_features f = {.bytes = (u64)(TOKENS * g->lim.n_taps * g->config.hidden) * sizeof(bf16)};
+    assert_true(f.bytes);
+    for (int r = 0; r < 2; r++) f.of[r] = calloc(1, f.bytes);
+    assert_int_equal(ranks_each(&g->ranks, read_features, &f, &e), ST_OK);
+    assert_memory_equal(f.of[0], f.of[1], f.bytes);
+    for (i64 row = 0; row < TOKENS; row++) assert_true(f.of[0][row * g->lim.n_taps * g->config.hidden]);
+    free(f.of[0]), free(f.of[1]);
+    seq_close(s);
+    engine_close(g);
 }
 
 /* Whole experts a group: read once for all ranks, which take their own. With --deterministic the same bits wherever
@@ -641,6 +719,8 @@ static void models_divided(void **state) {
     (void)state;
     const random_model nano = {.name = "nano", .vocab = 2048};
     const random_model four = four_heads(2);
+    random_model many = four;
+    many.top_k = 4;
     char dir[64];
     divided("models/nano", &nano, 2, NULL);
     divided_kv("models/nano", &nano, 2, NULL);
@@ -650,6 +730,11 @@ static void models_divided(void **state) {
     divided(dir, &four, 2, "3,3");
     divided(dir, &four, 4, "0,1,0,1");
     divided_kv(dir, &four, 4, "0,1,0,1");
+    rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 2});
+    rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 4, .dcp = 4});
+    rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 4, .ep = 2, .chunk = 35});
+    rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 2, .pp = 2});
+    rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 2, .dp_attention = true});
     slice_of_four(dir, &four);
     draws_agree("one GPU", dir, (engine_options){.device = "cuda"}, 0);
     draws_agree("four GPUs", dir, (engine_options){.device = "cuda", .tp = 4}, 0);
@@ -663,6 +748,11 @@ static void models_divided(void **state) {
     draws_agree("two GPUs that attend apart, with whole experts", dir,
                 (engine_options){.device = "cuda", .tp = 2, .ep = 2, .dp_attention = true}, 0.04);
     draws_agree("two parts of a GPU", dir, (engine_options){.device = "cuda", .tp = 2, .gpus = "2,2"}, 0.04);
+    random_model_remove(dir);
+    assert_true(random_model_write(&many, 37, dir, NULL)); /* of as many experts a row as go in pieces of 16 bytes */
+    features_are_whole();
+    for (i64 tp = 2; tp <= 4; tp += 2)
+        rows_divided(dir, &many, (engine_options){.device = "cuda", .tp = tp, .chunk = 33});
     random_model_remove(dir);
 }
 

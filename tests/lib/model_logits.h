@@ -19,6 +19,8 @@ static status keep(void *ud, i64 index, f32 *logits, err *e) {
     return ST_OK;
 }
 
+static void (*logits_opened)(engine *g); /* what is done with an engine before its first step, or NULL */
+
 static f32 *logits_of(const char *dir, const random_model *m, engine_options o, bool absorbed) {
     engine *g;
     seq *s;
@@ -28,6 +30,7 @@ static f32 *logits_of(const char *dir, const random_model *m, engine_options o, 
     for (int i = 0; i < TOKENS; i++) ids[i] = (i32)(((u32)i * 2654435761u >> 8) % (u32)m->vocab);
     o.model_dir = dir;
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s: %s", m->name, e.text);
+    if (logits_opened) logits_opened(g);
     if (seq_open(&s, g, &e) != ST_OK || seq_run(s, ids, TOKENS, absorbed, LOGITS_ALL, keep, &t, &e) != ST_OK)
         fail_msg("%s: %s", m->name, e.text);
     seq_close(s);

@@ -10,7 +10,7 @@
 #include "kernels/gpu/params.h"
 #include "kernels/gpu/gemm/gemm_select.h"
 #include "kernels/gpu/moe/moe_select.h"
-#include "kernels/ops.h"
+#include "kernels/fused.h"
 
 /* Fills the table. `act` must be DT_BF16 (an FP32 checkpoint needs ref or cpu). ST_UNSUPPORTED when this program was
  * built without GPU kernels. g must outlive the table, which ends with ops_close_gpu(): before it the weights that it
@@ -25,14 +25,16 @@ bool gpu_multiplies(weight_format f, bool experts);
 
 /* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms of kernels that write to the others' memory, or read it:
  * all_reduce of multiples of 4 values in bf16 alone, columns_to_rows where a row's share goes in one launch, the other
- * calls whatever they get. `units` of 8 bytes for each rank go in one launch, of a sum 2048 rows of `dim` values (a
- * multiple of 8); longer ones take several. Each is used by the thread that uses its table, and ends before it.
- * ST_UNSUPPORTED: two of the GPUs cannot reach each other's memory. */
-status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, i64 dim, f64 deadline_s, err *e);
+ * calls whatever they get. What is larger than `most` takes several launches. Each is used by the thread that uses its
+ * table, and ends before it. ST_UNSUPPORTED: two of the GPUs cannot reach each other's memory. */
+status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, const comm_sizes *most, f64 deadline_s, err *e);
 
 /* Such a comm's all_reduce of norm->add [n, dim], and the norm, as fused.h's `reduce_norm`: for a few rows by one
  * launch, for many by one that leaves the residual stream apart. */
-void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred);
+void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred, kept_rows *kept);
+/* fused.h's `part_places` and `share_rows`. */
+i64 gpu_part_places(const ops *o, comm *c, const norm_args *norm, void **at);
+void gpu_share_rows(const ops *o, comm *c, const divided_rows *of, i64 count, i64 n);
 
 /* From here on sums of up to so many rows go in one shot, larger ones in two; all ranks alike. To measure both. */
 void gpu_comm_one_shot(comm *c, i64 rows);
@@ -41,6 +43,10 @@ void gpu_comm_lamport(comm *c, i64 rows);
 /* The same for sums with a norm: from so many rows on each rank norms its own alone. */
 void gpu_comm_norm_apart(comm *c, i64 rows);
 i64 gpu_comm_norms_apart_from(const comm *c);
+/* The same: from so many it keeps them for itself, where kept_rows says `divide`, and products store their parts of a
+ * sum where it is taken. */
+void gpu_comm_divide(comm *c, i64 rows);
+i64 gpu_comm_divides_from(const comm *c);
 
 /* The end of such a comm and the table that it was opened with, for kernels of other files. */
 const ops *gpu_comm_ops(const comm *c);

@@ -505,11 +505,18 @@ typedef struct {
     gpu_i64 rows, cols;
 } gpu_quantize_rows_args;
 
+enum { GPU_RANKS_MAX = 8 };
+/* Rows of a result: so many in each part, one behind the other. */
+typedef struct {
+    gpu_bf16 *at[GPU_RANKS_MAX];
+    gpu_i64 rows;
+} gpu_row_parts;
 typedef struct {
     const int *ids;
     const float *weights, *y;
     const gpu_bf16 *shared;
     gpu_bf16 *out;
+    gpu_row_parts parts; /* moe_sum: instead of out, if rows is not 0 */
     gpu_i64 hidden, k, n_experts;
     const gpu_u32 *y_amax; /* moe_sum: as in gpu_moe_args */
     gpu_after after;       /* moe_combine_norm */
@@ -656,7 +663,7 @@ typedef struct {
 
 /* A mailbox of a GPU has for either of two exchanges under way, and for each rank, `units` of 16 bytes: twice two
  * values and the number of the exchange, so that what has arrived is known from itself. */
-enum { GPU_RANKS_MAX = 8, GPU_UNIT_VALUES = 4 };
+enum { GPU_UNIT_VALUES = 4 };
 /* Blocks of a launch, at most (the links are the limit), and as many on a multiprocessor as must be there at once: a
  * rank may have an eighth of a chip, 16 of them, and blocks wait for other GPUs' blocks. */
 enum { COMM_BLOCKS = 64, COMM_RESIDENT = COMM_BLOCKS / 16 }; /* of a launch, at most: the links are the limit */
@@ -694,17 +701,33 @@ typedef struct {
     gpu_after after;             /* all_reduce_norm: what is done with the sum, which is not written */
 } gpu_all_reduce_args;
 /* Sums of many values in two shots: each rank sums a part, [ranks] parts of `part` pieces of 8 values or fewer. A piece
- * lies at [number & 1][from][piece] of the memory of whoever takes it, there when the flag [0][from][block] of the
- * block that takes it is the exchange's number; its sum is in everybody's x when [1][from][block] is. */
+ * lies at [from][piece] of the memory of whoever takes it, there when the flag [0][from][block] of the block that takes
+ * it is the exchange's number; its sum is in everybody's x when [1][from][block] is. */
 typedef struct {
     gpu_exchange e;
     gpu_bf16 *x;                         /* [n] */
     gpu_i64 n, part, room;               /* n: a multiple of 8; room: pieces of a part that there is memory for */
     int together;                        /* pieces that a block takes whole: 1, or those of a row */
     gpu_norm_args norm;                  /* all_reduce_parts_norm: of the sum, which is not written; all but `add` */
-    struct uint4 *pieces[GPU_RANKS_MAX]; /* [2, ranks, room], of each rank */
+    struct uint4 *pieces[GPU_RANKS_MAX]; /* [ranks, room], of each rank */
     gpu_u32 *flags[GPU_RANKS_MAX];       /* [2, ranks, COMM_NORM_BLOCKS], of each rank */
+    int sent;      /* all_reduce_parts_norm: the others have their pieces of this rank's x already */
+    int own_alone; /* the same: they do not get its normed rows */
+    int played;    /* the same: 1, or parts that the only rank plays: all get its normed rows */
 } gpu_all_reduce_parts_args;
+/* Of `count` matrices [n, width] this rank's rows [from, to) become everybody's; played: 1, or ranks whose parts the
+ * only one plays, which get its rows. The flags as above, of the second shot. */
+enum { GPU_DIVIDED_ROWS = 2 };
+typedef struct {
+    gpu_exchange e;
+    struct {
+        struct uint4 *at;
+        gpu_i64 width; /* of a row, in pieces */
+    } of[GPU_DIVIDED_ROWS];
+    int count, played;
+    gpu_i64 from, to, n;
+    gpu_u32 *flags[GPU_RANKS_MAX];
+} gpu_share_rows_args;
 /* `rows` of `width` words of 32 bits, `stride` apart. */
 typedef struct {
     gpu_u32 *at;

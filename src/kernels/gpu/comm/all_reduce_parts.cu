@@ -2,22 +2,21 @@
  * all ranks' values, in their order, and writes the sum to its place in everybody's x. Bytes sent by a rank: twice its
  * values, whatever the number of ranks, where the sum in one shot (all_reduce.cu) sends 2 (ranks - 1) times as many.
  *
- * Pieces are stored as they are and a flag behind them, one for each block of the taker, whose blocks wait for that of
- * the same number. The flags hold the number of the exchange, and memory is used again every other time, as in
- * exchange.cuh. A sum replaces values in another rank's x that its block of the same number has sent before: that it
- * has is what the flag of the first shot says. Where that x lies is sent with the exchange.
+ * Pieces are stored as they are and a flag behind them, as in exchange_flags.cuh. Their memory may be used again when
+ * an exchange has ended: everybody has said by then that it has read them. So the launches in front of one may store
+ * pieces as well, and then nothing is sent here. A sum replaces values in another rank's x that its block of the same
+ * number has sent before: that it has is what the flag of the first shot says.
  *
  * Or a rank's part is rows, which it adds to its residual stream and norms; everybody gets the normed rows alone, since
  * nobody else needs that rank's rows of the stream. So each row is normed once, not once a rank. */
-#include "kernels/gpu/comm/exchange.cuh"
+#include "kernels/gpu/comm/exchange_flags.cuh"
 #include "kernels/gpu/device/mma_tile.cuh"
 #include "kernels/gpu/rows/rows.cuh"
 
 enum { AT_ONCE = 4 /* loads under way in a thread: of pieces to send, of ranks to sum */ };
 
-static __device__ inline struct uint4 *pieces_of(const gpu_all_reduce_parts_args &a, const exchange_state &s, int of,
-                                                 int from) {
-    return a.pieces[of] + ((s.number & 1) * a.e.ranks + from) * a.room;
+static __device__ inline struct uint4 *pieces_of(const gpu_all_reduce_parts_args &a, int of, int from) {
+    return a.pieces[of] + from * a.room;
 }
 
 /* This block's pieces of a part, of which `together` are not divided: 1, or a row. */
@@ -42,27 +41,6 @@ template <int THREADS> static __device__ inline void send_part(piece_range here,
         for (int i = 0; i < AT_ONCE; i++)
             if (first + i * THREADS < here.to) to[first + i * THREADS] = v[i];
     }
-}
-
-/* What this block has stored may be taken. */
-static __device__ inline void tell(const gpu_all_reduce_parts_args &a, const exchange_state &s, int shot) {
-    const int to = threadIdx.x;
-    __syncthreads();
-    if (to >= a.e.ranks || to == a.e.rank) return;
-    store_release(a.flags[to] + (shot * a.e.ranks + a.e.rank) * COMM_NORM_BLOCKS + blockIdx.x, s.number);
-}
-
-/* false: some rank's pieces do not come. */
-static __device__ inline bool wait_for_all(const gpu_all_reduce_parts_args &a, exchange_state &s, int shot) {
-    const int from = threadIdx.x;
-    if (from < a.e.ranks && from != a.e.rank) {
-        const gpu_u32 *flag = a.flags[a.e.rank] + (shot * a.e.ranks + from) * COMM_NORM_BLOCKS + blockIdx.x;
-        for (int polls = 1; s.going && load_acquire(flag) != s.number; polls++) {
-            if (polls % POLLS == 0) s.going = !must_give_up(a.e, s, from);
-            poll_again();
-        }
-    }
-    return !__syncthreads_or(!s.going);
 }
 
 /* The sum of everybody's piece, in the order of the ranks, who are `room` pieces apart in `sent`, but for this one's
@@ -90,51 +68,34 @@ static __device__ inline uint4 sum_of_eight(const gpu_all_reduce_parts_args &a, 
     return {two_bf16(sum[0], sum[1]), two_bf16(sum[2], sum[3]), two_bf16(sum[4], sum[5]), two_bf16(sum[6], sum[7])};
 }
 
-/* Where the ranks want something written, in shared memory; unit: of the mailbox that carries it for this block. */
-static __device__ inline void tell_place(const gpu_all_reduce_parts_args &a, const exchange_state &s, int unit,
-                                         const void *mine) {
-    const int with = threadIdx.x;
-    if (with >= a.e.ranks || with == a.e.rank) return;
-    send_unit(a.e, s, with, unit + blockIdx.x, (gpu_u32)(gpu_u64)mine, (gpu_u32)((gpu_u64)mine >> 32));
-}
-static __device__ inline void ask_place(const gpu_all_reduce_parts_args &a, exchange_state &s, int unit, void *mine,
-                                        void **places) {
-    const int with = threadIdx.x;
-    if (with >= a.e.ranks) return;
-    places[with] = mine;
-    if (with == a.e.rank) return;
-    const uint4 at = take_unit(a.e, s, with, unit + blockIdx.x);
-    places[with] = (void *)(at.x | (gpu_u64)at.z << 32);
-}
-
 template <int THREADS>
 static __device__ inline void send_parts(const gpu_all_reduce_parts_args &a, const exchange_state &s, int together) {
-    for (int i = 1; i < a.e.ranks; i++) { /* everybody begins with another */
+    for (int i = 1; i < a.e.ranks && !a.sent; i++) { /* everybody begins with another */
         const int r = (a.e.rank + i) % a.e.ranks;
-        send_part<THREADS>(pieces_here(a, r, together), (const uint4 *)a.x + r * a.part, pieces_of(a, s, r, a.e.rank));
+        send_part<THREADS>(pieces_here(a, r, together), (const uint4 *)a.x + r * a.part, pieces_of(a, r, a.e.rank));
     }
-    tell(a, s, 0);
+    tell(a.e, a.flags, s, 0);
 }
 
 KERNEL_OF(all_reduce_parts, gpu_all_reduce_parts_args, GPU_THREADS, COMM_RESIDENT) {
     __shared__ void *results[GPU_RANKS_MAX]; /* everybody's x */
     exchange_state s;
     if (!exchange_begin(a.e, s)) return;
-    tell_place(a, s, 0, a.x);
+    tell_place(a.e, s, 0, a.x);
     send_parts<GPU_THREADS>(a, s, 1);
-    ask_place(a, s, 0, a.x, results);
-    if (!wait_for_all(a, s, 0)) return;
+    ask_place(a.e, s, 0, a.x, results);
+    if (!wait_for_all(a.e, a.flags, s, 0)) return;
     const int me = a.e.rank, ranks = a.e.ranks;
     uint4 *const own = (uint4 *)a.x + me * a.part;
-    const uint4 *sent = pieces_of(a, s, me, 0);
+    const uint4 *sent = pieces_of(a, me, 0);
     const piece_range here = pieces_here(a, me, 1);
     for (int p = here.from + (int)threadIdx.x; p < here.to; p += GPU_THREADS) {
         const uint4 sum = sum_of_eight(a, sent, own, p);
         own[p] = sum;
         for (int i = 1; i < ranks; i++) ((uint4 *)results[(me + i) % ranks])[me * a.part + p] = sum;
     }
-    tell(a, s, 1);
-    if (!wait_for_all(a, s, 1)) return;
+    tell(a.e, a.flags, s, 1);
+    if (!wait_for_all(a.e, a.flags, s, 1)) return;
     exchange_end(a.e, s);
 }
 
@@ -188,7 +149,11 @@ static __device__ inline void norm_own_row(const gpu_all_reduce_parts_args &a, c
         for (int k = 0; k < PIECE; k++) v[k] = v[k] * scale * w[k];
         const uint4 out = pack(v);
         ((uint4 *)norm.out)[at + c] = out;
-        for (int i = 1; i < a.e.ranks; i++) ((uint4 *)results[(a.e.rank + i) % a.e.ranks])[at + c] = out;
+        if (!a.own_alone) {
+            for (int i = 1; i < a.e.ranks; i++) ((uint4 *)results[(a.e.rank + i) % a.e.ranks])[at + c] = out;
+            for (int i = 1; i < a.played && at + i * a.part < a.n / 8; i++)
+                ((uint4 *)norm.out)[at + i * a.part + c] = out;
+        }
         bad |= has_bad(sum[p]);
     }
     mark_everywhere(a, at / a.together, squares, bad, marks);
@@ -198,16 +163,16 @@ KERNEL_OF(all_reduce_parts_norm, gpu_all_reduce_parts_args, GPU_NORM_THREADS, 1)
     __shared__ void *results[GPU_RANKS_MAX], *marks[GPU_RANKS_MAX]; /* everybody's normed rows and marks */
     exchange_state s;
     if (!exchange_begin(a.e, s)) return;
-    tell_place(a, s, 0, a.norm.out);
-    if (a.norm.bad) tell_place(a, s, COMM_NORM_BLOCKS, a.norm.bad);
+    tell_place(a.e, s, 0, a.norm.out);
+    if (a.norm.bad) tell_place(a.e, s, COMM_NORM_BLOCKS, a.norm.bad);
     send_parts<GPU_NORM_THREADS>(a, s, a.together);
-    ask_place(a, s, 0, a.norm.out, results);
-    if (a.norm.bad) ask_place(a, s, COMM_NORM_BLOCKS, a.norm.bad, marks);
-    if (!wait_for_all(a, s, 0)) return;
-    const uint4 *sent = pieces_of(a, s, a.e.rank, 0);
+    ask_place(a.e, s, 0, a.norm.out, results);
+    if (a.norm.bad) ask_place(a.e, s, COMM_NORM_BLOCKS, a.norm.bad, marks);
+    if (!wait_for_all(a.e, a.flags, s, 0)) return;
+    const uint4 *sent = pieces_of(a, a.e.rank, 0);
     const piece_range here = pieces_here(a, a.e.rank, a.together);
     for (int first = here.from; first < here.to; first += a.together) norm_own_row(a, sent, first, results, marks);
-    tell(a, s, 1);
-    if (!wait_for_all(a, s, 1)) return;
+    tell(a.e, a.flags, s, 1);
+    if (!wait_for_all(a.e, a.flags, s, 1)) return;
     exchange_end(a.e, s);
 }

@@ -11,14 +11,16 @@ enum {
     ONE_SHOT_SENT = 60, /* rows that a rank sends at most to the others, of more than one, if it sums all by itself */
     LAMPORT_ROWS = 256, /* that go without flags (all_reduce.cu) at most; between two ranks: */
     LAMPORT_ROWS_OF_TWO = 192,
-    PARTS_ROWS = 2048,    /* that go with flags, in two shots, by one launch */
-    NORM_APART_ROWS = 128 /* from here on a rank norms its own alone: blocks take whole rows, which are few below */
+    NORM_APART_ROWS = 128, /* from here on a rank norms its own alone: blocks take whole rows, which are few below */
+    DIVIDE_ROWS = 512      /* from here on it keeps them for itself where who wants the sum can do with its own, and
+                              products store their parts of the sum where it is taken */
 };
 _Static_assert((int)NORM_APART_ROWS > (int)DEFERRED_ROWS, "which rows a rank has must not depend on what follows");
 
 typedef struct {
     atomic_llong open;
     i64 ranks, units, dim, room;
+    i64 divided;                           /* parts of the rows of a sum: ranks, or as many as the only one plays */
     volatile gpu_u32 *host[GPU_RANKS_MAX]; /* where each looks whether to stop; NULL: it is gone */
     struct uint4 *mailboxes[GPU_RANKS_MAX], *pieces[GPU_RANKS_MAX];
     gpu_u32 *flags[GPU_RANKS_MAX];
@@ -33,7 +35,8 @@ typedef struct {
     device_pool pool;
     device_readback *words; /* memory of the host that the GPU writes to */
     gpu_exchange end;
-    i64 one_shot_rows, lamport_rows, norm_apart_rows, blocks; /* blocks: of a launch that must all be there at once */
+    i64 one_shot_rows, lamport_rows, norm_apart_rows, divide_rows;
+    i64 blocks; /* of a launch that must all be there at once */
     f64 deadline_s;
     err failed;
 } peer_comm;
@@ -62,23 +65,47 @@ static void peer_sum_parts(const peer_comm *p, gpu_bf16 *x, i64 n) {
 /* Can the sum's rows be normed by the rank alone whose they are? The answer must be the same for all sums of as many
  * rows. */
 static bool may_norm_apart(const peer_comm *p, const norm_args *a) {
-    return a->n >= p->norm_apart_rows && a->dim <= p->group->dim && a->dim <= 2 * 8 * GPU_NORM_THREADS &&
-           a->sum == a->x && a->x_stride == a->dim && a->out_stride == a->dim && gpu_norm_in_pieces(a);
+    return a->n >= p->norm_apart_rows && a->n * a->dim <= p->group->room * p->group->divided * 8 &&
+           a->dim <= 2 * 8 * GPU_NORM_THREADS && a->sum == a->x && a->x_stride == a->dim && a->out_stride == a->dim &&
+           gpu_norm_in_pieces(a);
 }
 
-static void peer_norm_apart(const peer_comm *p, const norm_args *a) {
+static row_range own_rows(const peer_comm *p, i64 n) { return comm_rows(n, p->group->divided, p->base.rank); }
+
+static void peer_norm_apart(const peer_comm *p, const norm_args *a, kept_rows *kept) {
     const gpu_backend *b = gpu_of(p->o);
-    const i64 most = p->group->room * 8 / a->dim * p->group->ranks; /* rows */
-    for (i64 at = 0; at < a->n; at += most) {
-        const i64 rows = min_i64(most, a->n - at);
-        gpu_all_reduce_parts_args k =
-            parts_of(p, (gpu_bf16 *)(uintptr_t)a->add + at * a->dim, rows * a->dim, a->dim / 8);
-        k.norm = gpu_norm_of(a);
-        k.norm.n = rows, k.norm.add = NULL;
-        k.norm.x += at * a->dim, k.norm.sum += at * a->dim, k.norm.out += at * a->dim;
-        if (k.norm.bad) k.norm.bad += at;
-        gpu_launch(b->g, b->all_reduce_parts_norm, (u32)p->blocks, 1, 1, GPU_NORM_THREADS, 0, &k);
-    }
+    const row_range own = own_rows(p, a->n);
+    gpu_all_reduce_parts_args k = parts_of(p, (gpu_bf16 *)(uintptr_t)a->add, a->n * a->dim, a->dim / 8);
+    k.norm = gpu_norm_of(a);
+    k.norm.add = NULL;
+    k.part = ceil_div(a->n, p->group->divided) * (a->dim / 8);
+    k.played = (int)(p->group->divided / p->group->ranks);
+    kept->stream = own;
+    k.sent = kept->sent, k.own_alone = kept->divide && a->n >= p->divide_rows;
+    if (k.own_alone) kept->normed = own;
+    gpu_launch(b->g, b->all_reduce_parts_norm, (u32)p->blocks, 1, 1, GPU_NORM_THREADS, 0, &k);
+}
+
+i64 gpu_part_places(const ops *o, comm *c, const norm_args *norm, void **at) {
+    const peer_comm *p = peer_of(c);
+    const peer_group *g = p->group;
+    (void)o;
+    if (norm->n < p->divide_rows || !may_norm_apart(p, norm)) return 0;
+    for (i64 r = 0; r < g->divided; r++)
+        at[r] = (u8 *)g->pieces[min_i64(r, g->ranks - 1)] + (u64)((g->ranks > 1 ? c->rank : r) * g->room) * 16;
+    at[c->rank] = (gpu_bf16 *)(uintptr_t)norm->add + own_rows(p, norm->n).from * norm->dim;
+    return g->divided;
+}
+
+void gpu_share_rows(const ops *o, comm *c, const divided_rows *of, i64 count, i64 n) {
+    const gpu_backend *b = gpu_of(o);
+    const peer_comm *p = peer_of(c);
+    const row_range own = own_rows(p, n);
+    gpu_share_rows_args k = {.e = p->end, .count = (int)count, .from = own.from, .to = own.to, .n = n};
+    for (i64 i = 0; i < count; i++) k.of[i].at = of[i].x, k.of[i].width = of[i].width / 8;
+    k.played = (int)(p->group->divided / p->group->ranks);
+    memcpy(k.flags, p->group->flags, sizeof k.flags);
+    gpu_launch(b->g, b->share_rows, COMM_BLOCKS, 1, 1, GPU_THREADS, 0, &k);
 }
 
 /* Chunks of a row of dim values. */
@@ -123,7 +150,7 @@ static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
     }
 }
 
-void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred) {
+void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred, kept_rows *kept) {
     const gpu_backend *b = gpu_of(o);
     const peer_comm *p = peer_of(c);
     void *x = (void *)(uintptr_t)norm->add;
@@ -141,7 +168,7 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
         return;
     }
     if (deferred) deferred->parts = 0;
-    if (may_norm_apart(p, norm)) return peer_norm_apart(p, norm);
+    if (kept && may_norm_apart(p, norm)) return peer_norm_apart(p, norm, kept);
     peer_all_reduce(c, x, n, DT_BF16);
     o->norm(o, norm);
 }
@@ -149,6 +176,8 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
 void gpu_comm_one_shot(comm *c, i64 rows) { peer_of(c)->one_shot_rows = rows; }
 void gpu_comm_lamport(comm *c, i64 rows) { peer_of(c)->lamport_rows = min_i64(rows, LAMPORT_ROWS); }
 void gpu_comm_norm_apart(comm *c, i64 rows) { peer_of(c)->norm_apart_rows = rows; }
+void gpu_comm_divide(comm *c, i64 rows) { peer_of(c)->divide_rows = rows; }
+i64 gpu_comm_divides_from(const comm *c) { return ((const peer_comm *)c)->divide_rows; }
 i64 gpu_comm_norms_apart_from(const comm *c) { return ((const peer_comm *)c)->norm_apart_rows; }
 
 const ops *gpu_comm_ops(const comm *c) { return ((const peer_comm *)c)->o; }
@@ -252,7 +281,7 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
         device_pool_add(&p->pool, (void **)&g->mailboxes[r], (u64)(2 * g->ranks * g->units), 16, "a mailbox", e);
     if (st == ST_OK) st = device_pool_add(&p->pool, (void **)&p->end.words, COMM_WORDS, 4, "a mailbox", e);
     if (st == ST_OK)
-        st = device_pool_add(&p->pool, (void **)&g->pieces[r], (u64)(2 * g->ranks * g->room), 16, "parts of sums", e);
+        st = device_pool_add(&p->pool, (void **)&g->pieces[r], (u64)(g->divided * g->room), 16, "parts of sums", e);
     if (st == ST_OK)
         st = device_pool_add(&p->pool, (void **)&g->flags[r], (u64)(2 * g->ranks * COMM_NORM_BLOCKS), 4,
                              "parts of sums", e);
@@ -260,7 +289,7 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
     if (st == ST_OK) st = device_pool_add(&p->pool, (void **)&g->inboxes[r], inbox, 8, "an inbox", e);
     if (st == ST_OK) st = dev->readback_open(dev, COMM_HOST_WORDS * sizeof(u32), &p->words, e);
     if (st != ST_OK) return st;
-    p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(2 * g->ranks * g->room) * 16) +
+    p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(g->divided * g->room) * 16) +
                    dev->takes(inbox * 8);
     memset(p->words->data, 0, COMM_HOST_WORDS * sizeof(u32));
     g->host[r] = p->end.host = (volatile gpu_u32 *)(void *)p->words->data;
@@ -276,15 +305,17 @@ static status reach_all(const ops *const *tables, i64 ranks, err *e) {
     return ST_OK;
 }
 
-status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, i64 dim, f64 deadline_s, err *e) {
+status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, const comm_sizes *most, f64 deadline_s, err *e) {
     if (ranks > GPU_RANKS_MAX)
         return err_set(e, ST_UNSUPPORTED, "%lld ranks on GPUs of one host, at most %d", (long long)ranks,
                        GPU_RANKS_MAX);
     status st = reach_all(tables, ranks, e);
     peer_group *g = st == ST_OK ? calloc(1, sizeof *g) : NULL;
     if (!g) return st == ST_OK ? err_nomem(e, "a group of ranks", sizeof *g) : st;
-    g->ranks = ranks, g->units = max_i64(units, 2 * COMM_NORM_BLOCKS) + 1, g->dim = dim;
-    g->room = ceil_div(PARTS_ROWS * dim, 8 * ranks);
+    const i64 dim = most->dim;
+    g->ranks = ranks, g->units = max_i64(most->units, 2 * COMM_NORM_BLOCKS) + 1, g->dim = dim;
+    g->divided = ranks > 1 ? ranks : max_i64(most->played, 1);
+    g->room = ceil_div(most->rows, g->divided) * ceil_div(dim, 8);
     g->relay_units = LAMPORT_ROWS * chunks_across(dim) * GPU_THREADS;
     g->part_units = ceil_div(LAMPORT_ROWS * chunks_across(dim), ranks) * GPU_THREADS;
     i64 n = 0, blocks = COMM_NORM_BLOCKS; /* as many as every rank has room for at once, one on a multiprocessor */
@@ -301,6 +332,7 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units,
                          .deadline_s = deadline_s,
                          .one_shot_rows = ranks <= 2 ? LAMPORT_ROWS : ONE_SHOT_SENT / (ranks - 1),
                          .norm_apart_rows = NORM_APART_ROWS,
+                         .divide_rows = DIVIDE_ROWS,
                          .lamport_rows = ranks <= 2 ? LAMPORT_ROWS_OF_TWO : LAMPORT_ROWS,
                          .blocks = blocks};
         p->base.rank = n, p->base.ranks = ranks;

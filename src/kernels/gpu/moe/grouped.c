@@ -81,6 +81,11 @@ void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *
     gpu_combine_args c = gpu_combine_of(a, y);
     c.y_amax = tile_rows;
     if (!norm) {
+        if (a->parts && a->parts->count <= GPU_RANKS_MAX) {
+            c.parts.rows = ceil_div(a->n, a->parts->count);
+            for (i64 r = 0; r < a->parts->count; r++) c.parts.at[r] = a->parts->at[r];
+            a->parts->taken = true;
+        }
         gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(c.hidden, 8 * 128), 1, 128, 0, &c);
         return;
     }

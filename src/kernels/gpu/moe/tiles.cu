@@ -94,9 +94,11 @@ enum { SUM_THREADS = 128 };
 KERNEL_OF(moe_sum, gpu_combine_args, SUM_THREADS, 8) {
     gpu_i64 i = blockIdx.x, c = ((gpu_i64)blockIdx.y * SUM_THREADS + threadIdx.x) * 8;
     if (c >= a.hidden) return;
+    const gpu_i64 part = a.parts.rows ? i / a.parts.rows : 0;
+    gpu_bf16 *out = a.parts.rows ? a.parts.at[part] + (i - part * a.parts.rows) * a.hidden : a.out + i * a.hidden;
     float sum[8];
     sum_slots<false>(a, i, c, a.ids + i * a.k, a.weights + i * a.k, sum);
-    store16(a.out + i * a.hidden + c, pair_bf16(sum[0], sum[1]), pair_bf16(sum[2], sum[3]), pair_bf16(sum[4], sum[5]),
+    store16(out + c, pair_bf16(sum[0], sum[1]), pair_bf16(sum[2], sum[3]), pair_bf16(sum[4], sum[5]),
             pair_bf16(sum[6], sum[7]));
 }
 
