@@ -95,7 +95,8 @@ typedef struct {
 
 /* The feed-forward part of a layer with experts: linear_group of x with the router, and with a shared expert its gate
  * and up; gate of the former's scores; `down` of the latter's h; moe of x. Only what `moe` writes need be written. own:
- * of the rows [0, n) of ranks, those whose experts this one chooses for all ranks. */
+ * of the rows [0, n) of ranks, those whose experts this one chooses for all ranks; must be set where there are
+ * ranks. */
 typedef struct {
     linear_group_args linear_group; /* of[0]: the router; of[1]: the shared expert's, if count is 2 */
     gate_args gate;

@@ -382,7 +382,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_wat
     norm_args norm = forward_norm_of(m, weight, m->delta, n, (i32)(c->layer_first + layer) + 1);
     /* attend_apart() looks at rows that do not begin with the first */
     deferred_norm *deferred = last || (m->lim.kv.by_sequence && n > n_abs) ? NULL : &m->deferred;
-    expect_rows(m, n, !last && projects_own_rows(m));
+    expect_rows(m, n, last ? !model_ends(c) : projects_own_rows(m));
     if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
                                           .up = w->up,

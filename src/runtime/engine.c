@@ -176,7 +176,7 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     w.ranks = g->ranks.held * (g->hosts ? hosts_here(g->hosts) : 1);
     w.first = g->hosts ? hosts_place(g->hosts) * g->ranks.held : 0;
     g->ranks.nccl = o->nccl, g->ranks.ordered = o->deterministic;
-    g->ranks.rows = chunk_of(g, o) + decode_rows_of(o);
+    g->ranks.rows = chunk_of(g, o) + decode_rows_of(o) + engine_draft_rows(g, o->max_running);
     /* stages compute one after the other: those of one stage share the processors */
     g->ranks.threads_each =
         n > 1 ? (int)max_i64(omp_get_max_threads() / min_i64(w.ranks, g->layout.tp), 1) : (int)o->threads;

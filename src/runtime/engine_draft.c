@@ -122,11 +122,19 @@ status engine_draft_open_ranks(engine *g, const engine_options *o, err *e) {
     return st;
 }
 
+/* Sequences whose drafts are made at once. */
+static i64 drafted_together(const engine *g, i64 max_running) {
+    return min_i64(max_running, g->draft_lim.topk > 1 ? TREE_SEQUENCES : DRAFT_SEQUENCES);
+}
+
+i64 engine_draft_rows(const engine *g, i64 max_running) {
+    return g->has_draft ? drafted_together(g, max_running) * g->draft_nodes : 0;
+}
+
 void engine_draft_limits(engine *g) {
     const i64 ranks = g->ranks.n;
     if (!g->has_draft) return;
-    const i64 together = min_i64(g->max_running, g->draft_lim.topk > 1 ? TREE_SEQUENCES : DRAFT_SEQUENCES),
-              drafts = together * g->draft_nodes;
+    const i64 together = drafted_together(g, g->max_running), drafts = engine_draft_rows(g, g->max_running);
     g->lim.decode_rows += drafts, g->lim.rows += drafts;
     g->lim.logit_rows = ceil_div(g->lim.logit_rows + drafts, ranks) * ranks;
     g->lim.n_taps = g->draft_config.n_taps;

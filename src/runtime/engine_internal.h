@@ -62,6 +62,8 @@ status engine_forward(engine *g, const model_batch *b, err *e);
 status engine_draft_open(engine *g, const engine_options *o, const model_config *whole, err *e);
 status engine_draft_open_ranks(engine *g, const engine_options *o, err *e);
 void engine_draft_limits(engine *g);
+/* Rows that check drafts in a step, at most; from engine_draft_open() on. */
+i64 engine_draft_rows(const engine *g, i64 max_running);
 status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *e);
 status engine_draft_load(engine *g, const engine_options *o, err *e);
 /* Pages of a tree's branches lie behind the pool's: how many there are, of how many branches each. Behind the choice of

@@ -16,7 +16,7 @@
 enum {
     RANKS_MOST = 8,
     VALUES = 8192 /* of a launch */,
-    SUM_MOST = 132008 /* more than one launch takes in two shots */
+    SUM_MOST = 280008 /* more than one launch takes in two shots */
 };
 
 typedef struct {
@@ -462,6 +462,71 @@ static status norms_apart(rank *k, void *ud, err *e) {
     return ST_OK;
 }
 
+/* One rank that plays four: it norms a fourth of the rows, and has copies of them in the places of the others'. */
+static status plays_four(rank *k, void *ud, err *e) {
+    enum { N = 81, FOURTH = 21, BYTES = N * APART_DIM * sizeof(bf16) };
+    device *dev = k->backend.device;
+    const ops *o = &k->backend.ops;
+    static _Thread_local bf16 x[N * APART_DIM], out[3][N * APART_DIM];
+    f32 weight[APART_DIM];
+    void *delta, *stream, *normed;
+    op_weight *w;
+    const weight_view view = {.format = WF_F32, .rows = 1, .cols = APART_DIM, .data = weight};
+    (void)ud;
+    for (int i = 0; i < APART_DIM; i++) weight[i] = 0.5f + (f32)(i % 7);
+    status st = o->weight_prepare(o, &(weight_desc){.kind = WK_VECTOR, .views = &view, .n_views = 1}, &w, e);
+    if (st == ST_OK) st = dev->alloc(dev, &delta, BYTES, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, &stream, BYTES, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, &normed, BYTES, "x", e);
+    if (st != ST_OK) return st;
+    const norm_args norm = {w, stream, delta, stream, normed, N, APART_DIM, APART_DIM, APART_DIM, 1e-5f, NULL, 0};
+    for (int way = 0; way < 3; way++) { /* all rows, a fourth, a fourth that is copied when rows are shared */
+        kept_rows kept = {.divide = way == 2, .stream = {0, N}, .normed = {0, N}};
+        gpu_comm_norm_apart(k->data, way ? N : N + 1), gpu_comm_divide(k->data, N);
+        for (i64 i = 0; i < N * APART_DIM; i++) x[i] = value_of(9, 1, i);
+        dev->write(dev, stream, x, BYTES), dev->finish(dev, NULL);
+        for (i64 i = 0; i < N * APART_DIM; i++) x[i] = value_of(0, 0, i);
+        dev->write(dev, delta, x, BYTES);
+        gpu_reduce_norm(o, k->data, &norm, NULL, &kept);
+        if (kept.stream.to != (way ? FOURTH : N) || kept.normed.to != (way == 2 ? FOURTH : N))
+            return err_set(e, ST_NUMERIC, "it plays %lld rows", (long long)kept.stream.to);
+        if (way == 2) gpu_share_rows(o, k->data, &(divided_rows){normed, APART_DIM}, 1, N);
+        dev->read(dev, out[way], normed, BYTES);
+        st = dev->finish(dev, e);
+        if (st != ST_OK) return st;
+    }
+    for (i64 i = 0; i < N; i++)
+        for (int way = 1; way < 3; way++)
+            if (memcmp(out[way] + i * APART_DIM, out[0] + i % FOURTH * APART_DIM, APART_DIM * sizeof(bf16)))
+                return err_set(e, ST_NUMERIC, "way %d: row %lld is no copy", way, (long long)i);
+    void *at[COMM_RANKS_MAX];
+    if (gpu_part_places(o, k->data, &norm, at) != 4 || at[0] != delta || at[1] == at[2] || at[2] == at[3])
+        return err_set(e, ST_NUMERIC, "four parts have no places");
+    o->weight_release(w);
+    dev->release(dev, delta), dev->release(dev, stream), dev->release(dev, normed);
+    return rank_finish(k, e);
+}
+
+static void one_plays_four(void **state) {
+    (void)state;
+    ranks r;
+    err e = {0};
+    const model_config c = {.n_heads = 4,
+                            .inter_dense = 4,
+                            .inter_expert = 4,
+                            .vocab = 4,
+                            .vocab_held = 1,
+                            .ranks = 4,
+                            .slice = 1,
+                            .hidden = APART_DIM};
+    status st = ranks_open(&r, &c, &(rank_layout){.tp = 1, .pp = 1}, NULL, true, 60, &e);
+    if (st == ST_OK) st = ranks_each(&r, open_gpu, &r, &e);
+    if (st == ST_OK) st = ranks_connect(&r, &e);
+    if (st == ST_OK) st = ranks_each(&r, plays_four, NULL, &e);
+    ranks_close(&r);
+    if (st != ST_OK) fail_msg("%s", e.text);
+}
+
 static void rows_are_normed_apart(void **state) {
     (void)state;
     err e = {0};
@@ -524,20 +589,24 @@ static void divided(const char *dir, const random_model *m, i64 tp, const char *
     free(again), free(all), free(one), free(ref);
 }
 
-static void divide_from_two_rows(engine *g) {
-    for (i64 i = 0; i < g->ranks.held; i++)
-        gpu_comm_norm_apart(g->ranks.of[i].data, 2), gpu_comm_divide(g->ranks.of[i].data, 2);
+enum { ROWS_DIVIDED = DEFERRED_ROWS + 3 /* of a chunk */ };
+static void divide_few_rows(engine *g) {
+    for (i64 i = 0; i < g->ranks.held; i++) {
+        gpu_comm_norm_apart(g->ranks.of[i].data, DEFERRED_ROWS + 1); /* as few as may be */
+        gpu_comm_divide(g->ranks.of[i].data, DEFERRED_ROWS + 1);
+    }
 }
 
 /* Prompts whose rows ranks have divided among them between layers: each norms its own, multiplies them with q_a and
  * kv_a, and has products store the others' parts of a sum where it is taken. */
 static void rows_divided(const char *dir, const random_model *m, engine_options o) {
     f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false), *apart = logits_of(dir, m, o, false);
-    logits_opened = divide_from_two_rows;
+    logits_opened = divide_few_rows;
     f32 *divided = logits_of(dir, m, o, false), *again = logits_of(dir, m, o, false);
     logits_opened = NULL;
     near(m, "a prompt whose rows are divided", divided, ref, 0.04);
     near(m, "a prompt whose rows are divided, beside one whose are not", divided, apart, 0.02);
+    near_from(m, "the last chunk behind rows that were divided", divided, apart, ROWS_DIVIDED, 0.02);
     same("rows divided, again", divided, again, m->vocab);
     free(ref), free(apart), free(divided), free(again);
 }
@@ -567,7 +636,7 @@ static void features_are_whole(void) {
     i32 ids[TOKENS];
     for (int i = 0; i < TOKENS; i++) ids[i] = 300 + i;
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
-    divide_from_two_rows(g);
+    divide_few_rows(g);
     assert_int_equal(seq_open(&s, g, &e), ST_OK);
     assert_int_equal(seq_run(s, ids, TOKENS, false, LOGITS_NONE, NULL, NULL, &e), ST_OK);
     rank_features f = {.bytes = (u64)(TOKENS * g->lim.n_taps * g->config.hidden) * sizeof(bf16)};
@@ -732,7 +801,7 @@ static void models_divided(void **state) {
     divided_kv(dir, &four, 4, "0,1,0,1");
     rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 2});
     rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 4, .dcp = 4});
-    rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 4, .ep = 2, .chunk = 35});
+    rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 4, .ep = 2, .chunk = ROWS_DIVIDED + 3});
     rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 2, .pp = 2});
     rows_divided(dir, &four, (engine_options){.device = "cuda", .tp = 2, .dp_attention = true});
     slice_of_four(dir, &four);
@@ -752,7 +821,7 @@ static void models_divided(void **state) {
     assert_true(random_model_write(&many, 37, dir, NULL)); /* of as many experts a row as go in pieces of 16 bytes */
     features_are_whole();
     for (i64 tp = 2; tp <= 4; tp += 2)
-        rows_divided(dir, &many, (engine_options){.device = "cuda", .tp = tp, .chunk = 33});
+        rows_divided(dir, &many, (engine_options){.device = "cuda", .tp = tp, .chunk = ROWS_DIVIDED});
     random_model_remove(dir);
 }
 
@@ -896,7 +965,8 @@ int main(void) {
     const struct CMUnitTest exchanges[] = {
         cmocka_unit_test(sums_are_in_order),     cmocka_unit_test(blocks_arrive),
         cmocka_unit_test(others_arrive),         cmocka_unit_test(sum_and_norm_in_one),
-        cmocka_unit_test(rows_are_normed_apart), cmocka_unit_test(a_rank_stays_away)};
+        cmocka_unit_test(rows_are_normed_apart), cmocka_unit_test(one_plays_four),
+        cmocka_unit_test(a_rank_stays_away)};
     const struct CMUnitTest nccl[] = {cmocka_unit_test(nccl_exchanges)};
     const struct CMUnitTest models[] = {cmocka_unit_test(what_is_refused),
                                         cmocka_unit_test(nccl_fails),

@@ -44,7 +44,7 @@ void gpu_comm_lamport(comm *c, i64 rows);
 void gpu_comm_norm_apart(comm *c, i64 rows);
 i64 gpu_comm_norms_apart_from(const comm *c);
 /* The same: from so many it keeps them for itself, where kept_rows says `divide`, and products store their parts of a
- * sum where it is taken. */
+ * sum where it is taken, which DEFERRED_ROWS or fewer never do. */
 void gpu_comm_divide(comm *c, i64 rows);
 i64 gpu_comm_divides_from(const comm *c);
 

@@ -15,6 +15,7 @@ enum {
     DIVIDE_ROWS = 512      /* from here on it keeps them for itself where who wants the sum can do with its own, and
                               products store their parts of the sum where it is taken */
 };
+_Static_assert((int)DIVIDED_ROWS_MAX == (int)GPU_DIVIDED_ROWS, "fused.h");
 _Static_assert((int)NORM_APART_ROWS > (int)DEFERRED_ROWS, "which rows a rank has must not depend on what follows");
 
 typedef struct {
@@ -65,7 +66,7 @@ static void peer_sum_parts(const peer_comm *p, gpu_bf16 *x, i64 n) {
 /* Can the sum's rows be normed by the rank alone whose they are? The answer must be the same for all sums of as many
  * rows. */
 static bool may_norm_apart(const peer_comm *p, const norm_args *a) {
-    return a->n >= p->norm_apart_rows && a->n * a->dim <= p->group->room * p->group->divided * 8 &&
+    return a->n >= p->norm_apart_rows && ceil_div(a->n, p->group->divided) * (a->dim / 8) <= p->group->room &&
            a->dim <= 2 * 8 * GPU_NORM_THREADS && a->sum == a->x && a->x_stride == a->dim && a->out_stride == a->dim &&
            gpu_norm_in_pieces(a);
 }
@@ -90,7 +91,8 @@ i64 gpu_part_places(const ops *o, comm *c, const norm_args *norm, void **at) {
     const peer_comm *p = peer_of(c);
     const peer_group *g = p->group;
     (void)o;
-    if (norm->n < p->divide_rows || !may_norm_apart(p, norm)) return 0;
+    /* fewer rows' norms may be deferred, by a sum that takes them all from norm->add */
+    if (norm->n < p->divide_rows || norm->n <= DEFERRED_ROWS || !may_norm_apart(p, norm)) return 0;
     for (i64 r = 0; r < g->divided; r++)
         at[r] = (u8 *)g->pieces[min_i64(r, g->ranks - 1)] + (u64)((g->ranks > 1 ? c->rank : r) * g->room) * 16;
     at[c->rank] = (gpu_bf16 *)(uintptr_t)norm->add + own_rows(p, norm->n).from * norm->dim;
@@ -177,7 +179,10 @@ void gpu_comm_one_shot(comm *c, i64 rows) { peer_of(c)->one_shot_rows = rows; }
 void gpu_comm_lamport(comm *c, i64 rows) { peer_of(c)->lamport_rows = min_i64(rows, LAMPORT_ROWS); }
 void gpu_comm_norm_apart(comm *c, i64 rows) { peer_of(c)->norm_apart_rows = rows; }
 void gpu_comm_divide(comm *c, i64 rows) { peer_of(c)->divide_rows = rows; }
-i64 gpu_comm_divides_from(const comm *c) { return ((const peer_comm *)c)->divide_rows; }
+i64 gpu_comm_divides_from(const comm *c) {
+    const peer_comm *p = (const peer_comm *)c;
+    return p->group->divided > 1 ? p->divide_rows : INT64_MAX;
+}
 i64 gpu_comm_norms_apart_from(const comm *c) { return ((const peer_comm *)c)->norm_apart_rows; }
 
 const ops *gpu_comm_ops(const comm *c) { return ((const peer_comm *)c)->o; }
