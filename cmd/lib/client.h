@@ -111,6 +111,7 @@ typedef struct {
     model_opts *m;
     i64 max_running;
     bool disable_overlap;
+    bool warm_up;                  /* on a GPU: as a server does before its first request (runtime/warm_up.h) */
     bool disable_jump_forward;     /* tokens that a grammar forces are drawn like others */
     const speculative_opts *draft; /* NULL: nothing is proposed */
     f64 constrained_share;         /* of the requests are held to what o.extra asks for; it takes nothing else */

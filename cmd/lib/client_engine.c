@@ -4,6 +4,7 @@
 #include "cmd/lib/client.h"
 #include "cmd/lib/constrained.h"
 #include "runtime/scheduler.h"
+#include "runtime/warm_up.h"
 #include "text/stops.h"
 #include <math.h>
 #include <pthread.h>
@@ -299,6 +300,9 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
         snprintf(k->c.name, sizeof k->c.name, "%s", eo.model_dir);
         st = stops_of(cfg->eos, cfg->n_eos, k->tok, &k->stops, e);
     }
+    i64 steps;
+    if (st == ST_OK && o->warm_up && engine_on_gpu(k->g) && !engine_simulated(k->g))
+        st = engine_warm_up(k->g, &steps, e);
     if (st == ST_OK) st = scheduler_open(&k->s, k->g, &so, e);
     if (st == ST_OK) {
         log_note("%s", engine_plan(k->g));

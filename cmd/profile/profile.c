@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHAPES = 16, STEPS_MOST = 1000, WARM = 3, PROMPT_RUNS = 5, TRACED = 3 };
+enum { SHAPES = 16, STEPS_MOST = 1000, WARM = 3, WARM_DECODES = 9 /* recorded by then */, PROMPT_RUNS = 5, TRACED = 3 };
 
 typedef struct {
     model_opts m;
@@ -115,7 +115,7 @@ static status time_shape(const profile_opts *o, engine *g, step_timer *m, timed_
                          f64 *seconds, err *e) {
     status st = ST_OK;
     char kind[32];
-    for (i64 r = -WARM; st == ST_OK && r < o->steps; r++)
+    for (i64 r = -WARM_DECODES; st == ST_OK && r < o->steps; r++)
         st = fn(m, batch, rows, o->context, &seconds[max_i64(r, 0)], e);
     if (st != ST_OK) return st;
     snprintf(kind, sizeof kind, rows > 1 || fn == step_timer_drafts ? "%s x%lld" : "%s",

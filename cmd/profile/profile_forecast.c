@@ -13,7 +13,7 @@
 static const f64 HOP_S = 20e-6; /* of a message between hosts, beside its bytes */
 static const f64 HTTP_RATE =
     7e9; /* bytes a second, measured on loopback: bench/results/h200/serving/2026-11-28-roles.txt */
-enum { LINKS_MOST = 1 << 20 /* bytes of a table */, PROMPTS = 3, EMPTY_CALLS = 200, BATCHES = 5 };
+enum { LINKS_MOST = 1 << 20 /* bytes of a table */, PROMPTS = 3, EMPTY_CALLS = 200, BATCHES = 5, WARM_DECODES = 9 };
 
 typedef struct {
     const forecast_options *o;
@@ -212,7 +212,8 @@ static status median_step(const forecast_run *f, i64 sequences, i64 context, f64
     const i64 steps = f->o->steps;
     f64 *all = calloc((size_t)steps, sizeof *all);
     status st = all ? ST_OK : err_nomem(e, "times", (u64)steps * 8);
-    for (int i = 0; st == ST_OK && i < 3; i++) st = step_timer_decode(f->m, sequences, 1, context, seconds, e);
+    for (int i = 0; st == ST_OK && i < WARM_DECODES; i++)
+        st = step_timer_decode(f->m, sequences, 1, context, seconds, e);
     for (i64 i = 0; st == ST_OK && i < steps; i++) st = step_timer_decode(f->m, sequences, 1, context, &all[i], e);
     if (st == ST_OK) qsort(all, (size_t)steps, sizeof *all, f64_ascending), *seconds = all[steps / 2];
     free(all);

@@ -29,7 +29,6 @@ const opt_elsewhere serve_elsewhere[] = {
     {"disable-log-stats", ELSEWHERE_NOTHING, false, NULL, "nothing is logged by the clock; /live and /metrics have it"},
     {"decode-log-interval", ELSEWHERE_NOTHING, true, NULL,
      "nothing is logged by the clock; /live and /metrics have it"},
-    {"skip-server-warmup", ELSEWHERE_NOTHING, false, NULL, "there is no warm-up"},
     {"log-level", ELSEWHERE_NOTHING, true, NULL, NO_LEVELS},
     {"log-level-http", ELSEWHERE_NOTHING, true, NULL, NO_LEVELS},
     {"uvicorn-log-level", ELSEWHERE_NOTHING, true, NULL, NO_LEVELS},

@@ -198,9 +198,10 @@ static status allocate_on_host(model *m, err *e) {
     void *block = calloc(1, tables_bytes(&m->lim));
     if (block) m->tables_host = tables_at(&m->lim, block);
     m->steps = calloc(RECORDINGS, sizeof *m->steps);
+    m->met = calloc(RECORDINGS, sizeof *m->met);
     m->part_spans = calloc((size_t)(m->lim.decode_rows + m->lim.prefill_spans), sizeof *m->part_spans);
     m->part_outs = calloc((size_t)m->lim.logit_rows, sizeof *m->part_outs);
-    if (!block || !m->steps || !m->part_spans || !m->part_outs)
+    if (!block || !m->steps || !m->met || !m->part_spans || !m->part_outs)
         return err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < MODEL_REPLIES; i++)
@@ -289,6 +290,7 @@ void model_close(model *m) {
     for (i64 n = 0; m->steps && n < RECORDINGS; n++)
         if (m->steps[n]) m->mem.dev->forget(m->mem.dev, m->steps[n]);
     free(m->steps);
+    free(m->met);
     free(m->part_spans);
     free(m->part_outs);
     model_weights_free(&m->w);

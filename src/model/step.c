@@ -15,10 +15,12 @@ static void queue_decode(void *ud) {
     model_forward(s->m, &(model_batch){.n = s->n, .n_out = s->n}, s->n);
 }
 
-/* Records the step of n rows if there is none yet and there is room for it. */
+/* Records the step of n rows if there is none yet, there is room for it and it comes often enough. */
 static status step_record(model *m, i64 n, err *e) {
     device *dev = m->mem.dev;
+    u8 *met = &m->met[model_recording_at(m, n)];
     if (*model_recording(m, n) || m->unrecorded) return ST_OK;
+    if (n > RECORDED_AT_ONCE && ++*met < RECORDED_AFTER) return ST_OK;
     status st = dev->record(dev, queue_decode, &(decode_step){m, n}, model_recording(m, n), e);
     if (st != ST_NOMEM) return st;
     m->unrecorded = true;

@@ -1,5 +1,6 @@
 #include "server/server.h"
 #include "base/log.h"
+#include "runtime/warm_up.h"
 #include "server/server_internal.h"
 #include <errno.h>
 #include <semaphore.h>
@@ -160,6 +161,17 @@ static status open_role(server *s, err *e) {
     return kv_fetcher_open(&s->fetcher, &o, e);
 }
 
+static status warm_engine(const server *s, err *e) {
+    const f64 began = now_s();
+    i64 steps;
+    if (s->o.skip_warm_up || !engine_on_gpu(s->engine) || engine_simulated(s->engine)) return ST_OK;
+    status st = engine_warm_up(s->engine, &steps, e);
+    if (st == ST_OK)
+        log_note("warmed up in %.2f s, %lld steps (--skip-server-warmup leaves it out)", now_s() - began,
+                 (long long)steps);
+    return st;
+}
+
 static status server_open_all(server *s, err *e) {
     status st = allow_connections(s, e);
     if (st == ST_OK) st = open_model(s, e);
@@ -168,6 +180,7 @@ static status server_open_all(server *s, err *e) {
     if (st == ST_OK) st = job_table_open(&s->jobs, e);
     if (st == ST_OK) st = open_constraints(s, e);
     if (st == ST_OK) st = open_role(s, e);
+    if (st == ST_OK) st = warm_engine(s, e);
     if (st != ST_OK) return st;
     s->o.sched.on_events = server_on_events;
     s->o.sched.ud = s;

@@ -24,6 +24,7 @@ typedef struct {
     i64 port;                          /* 0: any free one */
     bool parse_calls, parse_reasoning, log_requests, any_model, incremental;
     json_form json_form;              /* of answers that are held to a schema */
+    bool skip_warm_up;                /* on a GPU: no steps before the first request */
     bool disable_jump_forward;        /* text that a grammar forces is drawn token by token like any other */
     f64 request_timeout_s;            /* 0: none */
     f64 watchdog_s;                   /* /health fails when requests run and no step has ended for so long */

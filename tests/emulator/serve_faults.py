@@ -2,6 +2,7 @@
 that fails and one that hangs; commands get Ctrl-C while it hangs. Prints one summary line."""
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -15,7 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 from serve_client import MOONLET, NANO, Server  # noqa: E402
 
-FLAGS = ("--device", "cuda", "--context-length", "256", "--max-running-requests", "4", "--deterministic")
+WARM = ("--device", "cuda", "--context-length", "256", "--max-running-requests", "4", "--deterministic")
+FLAGS = (*WARM, "--skip-server-warmup")
 failed = total = 0
 
 
@@ -159,6 +161,15 @@ with tempfile.TemporaryDirectory() as d:
     server = Server(*FLAGS)
     healthy = ask_all(server, prompts, 4)
     server.stop()
+    expect("a server that was told so starts without a warm-up", "warmed up" not in "".join(server.log), server.log)
+    server = Server(*WARM, "--chunked-prefill-size", "80")
+    got = ask_all(server, prompts, 4)
+    expect("one that has warmed up answers alike", [text(g) for g in got] == [text(h) for h in healthy], (got, healthy))
+    expect(
+        "and has no page taken", server.get("/kv_check")[0] == 200 and server.stats()["pages_used"] == 0, server.stats()
+    )
+    server.stop()
+    expect("and says how long it took", re.search(r"warmed up in [\d.]+ s, 9 steps", "".join(server.log)), server.log)
     nan_model(Path(d), "layers.3.mlp.experts.5.up_proj.weight_scale", 7)
     server = Server(*FLAGS, model=d)
     got = ask_all(server, prompts, 4)

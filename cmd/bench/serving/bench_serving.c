@@ -30,7 +30,7 @@ static const struct {
 
 typedef struct {
     model_opts m;
-    bool in_process, disable_stream, disable_ignore_eos, flush_cache, details, quiet, logprobs, compare;
+    bool in_process, skip_warm_up, disable_stream, disable_ignore_eos, flush_cache, details, quiet, logprobs, compare;
     const char *backend, *base_url, *host, *served_name, *tokenizer_dir, *output, *extra, *rate_text, *tag, *sweep,
         *chart, *iso;
     i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us, answer_mb;
@@ -99,6 +99,8 @@ static status finish_options(serving *s, err *e) {
     if (!s->in_process && s->no_overlap)
         return err_set(e, ST_INPUT,
                        "--disable-overlap-schedule goes with --in-process; a server has a flag of that name");
+    if (!s->in_process && s->skip_warm_up)
+        return err_set(e, ST_INPUT, "--skip-server-warmup goes with --in-process; a server has a flag of that name");
     if (s->in_process && s->disable_stream) return err_set(e, ST_INPUT, "--in-process has no --disable-stream");
     if (!s->backend) s->backend = "moonlet";
     if (s->base_url)
@@ -156,6 +158,7 @@ static status serving_open_client(serving *s, i64 most, err *e) {
                                                    : most         ? most
                                                                   : 256,
                                     .disable_overlap = s->no_overlap,
+                                    .warm_up = !s->skip_warm_up,
                                     .disable_jump_forward = s->no_jump,
                                     .draft = &s->draft,
                                     .constrained_share = s->constrained,
@@ -365,6 +368,8 @@ int bench_serving(int argc, char **argv) {
          "in-process: most at a time (default: --max-concurrency, else 256)", 1, 65536},
         {"disable-overlap-schedule", 0, OPT_FLAG, &s.no_overlap, NULL,
          "in-process on a GPU: a step is not queued before the one before it has ended", 0, 0},
+        {"skip-server-warmup", 0, OPT_FLAG, &s.skip_warm_up, NULL,
+         "in-process on a GPU: no steps before the first request, as with a server's flag of that name", 0, 0},
         {"profile", 0, OPT_FLAG, &s.m.engine.profile, NULL, "in-process on a GPU: prints the time of each kernel", 0,
          0},
         SIMULATE_OPT(s.simulated_us),
