@@ -110,7 +110,7 @@ static status eval_gsm8k_open_client(gsm8k *g, client **c, err *e) {
                                   o,           g->answer_mb};
         return client_http_open(c, &ho, e);
     }
-    client_engine_options eo = {.m = &g->m, .max_running = g->concurrency, .o = o};
+    client_engine_options eo = {.m = &g->m, .max_running = g->concurrency, .decode_stall_s = -1, .o = o};
     return client_engine_open(c, &eo, e);
 }
 

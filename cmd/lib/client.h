@@ -111,6 +111,7 @@ typedef struct {
     model_opts *m;
     i64 max_running;
     bool disable_overlap;
+    f64 decode_stall_s;            /* scheduler_options.decode_stall_s */
     bool warm_up;                  /* on a GPU: as a server does before its first request (runtime/warm_up.h) */
     bool disable_jump_forward;     /* tokens that a grammar forces are drawn like others */
     const speculative_opts *draft; /* NULL: nothing is proposed */

@@ -286,7 +286,7 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
                             .max_queued = 1 << 20,
                             .max_queued_tokens = 1ll << 40,
                             .disable_overlap = o->disable_overlap,
-                            .decode_stall_s = -1};
+                            .decode_stall_s = o->decode_stall_s};
     status st = model_opts_finish(o->m, e);
     if (st == ST_OK && o->draft) st = speculative_finish(o->draft, &o->m->engine, &so, e);
     engine_options eo = o->m->engine;

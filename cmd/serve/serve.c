@@ -67,7 +67,7 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
         {"mem-fraction-static", 0, OPT_REAL, &s->engine.mem_fraction, "F",
          "share of the available memory for weights and KV pool (default: 0.5)", 0.01, 1},
         {"decode-stall", 0, OPT_REAL, &s->sched.decode_stall_s, "S",
-         "longest step with prompts beside running answers, or three times their own; 0: no limit (default: 0.085 on a GPU, else 0)",
+         "longest step with prompts beside running answers, or three times their own; 0: no limit (default: 0.12 on a GPU, else 0)",
          0, 1000},
         {"schedule-policy", 0, OPT_ENUM, &o->policy, "fcfs|lpm",
          "who starts first: the first to come, or the longest prefix in the cache (default: fcfs)", 0, 0},

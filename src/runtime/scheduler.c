@@ -396,9 +396,9 @@ static status sched_check_options(const engine *g, const scheduler_options *o, e
     return ST_OK;
 }
 
-/* A chunk of 4096 prompt tokens keeps an H200 as busy as one of 8192 does; beside answers a step of this length is
- * nearly that long. */
-static const f64 GPU_STALL_S = 0.085;
+/* A chunk of 4096 prompt tokens keeps an H200 nearly as busy as one of 8192 does; beside answers a step of this length
+ * is nearly that long. What shorter and longer ones cost: docs/design/decisions.md. */
+static const f64 GPU_STALL_S = 0.12;
 
 status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, err *e) {
     *out = NULL;

@@ -64,7 +64,7 @@ typedef struct {
     f64 conservativeness;  /* factor on the pages that running requests are expected to need yet, which admission leaves
                              free: less admits more and preempts more; 0: 1 */
     /* longest step with prompts while answers are written, or three times one without (prefill_budget.h); 0: no
-     * limit; less: 0.085 on a GPU, elsewhere no limit */
+     * limit; less: 0.12 on a GPU, elsewhere no limit */
     f64 decode_stall_s;
     sched_policy policy;
     bool ignore_priority; /* all requests count as priority 0 */

@@ -130,6 +130,13 @@ def test_simulated_in_process(tmp_path):
     assert done.returncode == 0 and json.loads(out.read_text())["simulated"] is True, done.stderr
     done = subprocess.run(command, capture_output=True, timeout=120)
     assert done.returncode == 1 and b"--simulate-step goes with --in-process" in done.stderr
+    own = [["--decode-stall", "0.2"], ["--skip-server-warmup"]]
+    rest = [*command[:5], *command[7:]]
+    for flags in own:
+        done = subprocess.run([*rest, *flags], capture_output=True, timeout=120)
+        assert done.returncode == 1 and f"{flags[0]} goes with --in-process".encode() in done.stderr
+    done = subprocess.run([*command, "--in-process", *own[0], *own[1]], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_image_urls_are_not_fetched():

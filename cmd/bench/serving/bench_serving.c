@@ -36,7 +36,7 @@ typedef struct {
     i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us, answer_mb;
     bool no_overlap, no_jump;
     speculative_opts draft;
-    f64 temperature, rate, constrained;
+    f64 stall_s, temperature, rate, constrained;
     workload_options w;
     /* made of these */
     json_t *extra_json, *info;
@@ -99,6 +99,8 @@ static status finish_options(serving *s, err *e) {
     if (!s->in_process && s->no_overlap)
         return err_set(e, ST_INPUT,
                        "--disable-overlap-schedule goes with --in-process; a server has a flag of that name");
+    if (!s->in_process && s->stall_s >= 0)
+        return err_set(e, ST_INPUT, "--decode-stall goes with --in-process; a server has a flag of that name");
     if (!s->in_process && s->skip_warm_up)
         return err_set(e, ST_INPUT, "--skip-server-warmup goes with --in-process; a server has a flag of that name");
     if (s->in_process && s->disable_stream) return err_set(e, ST_INPUT, "--in-process has no --disable-stream");
@@ -158,6 +160,7 @@ static status serving_open_client(serving *s, i64 most, err *e) {
                                                    : most         ? most
                                                                   : 256,
                                     .disable_overlap = s->no_overlap,
+                                    .decode_stall_s = s->stall_s,
                                     .warm_up = !s->skip_warm_up,
                                     .disable_jump_forward = s->no_jump,
                                     .draft = &s->draft,
@@ -344,6 +347,7 @@ int bench_serving(int argc, char **argv) {
                  .seed = 1,
                  .gpus = 1,
                  .simulated_us = -1,
+                 .stall_s = -1,
                  .constrained = 1,
                  .answer_mb = ANSWER_MB,
                  .w = {.name = "random", .input_len = 1024, .output_len = 1024}};
@@ -368,6 +372,8 @@ int bench_serving(int argc, char **argv) {
          "in-process: most at a time (default: --max-concurrency, else 256)", 1, 65536},
         {"disable-overlap-schedule", 0, OPT_FLAG, &s.no_overlap, NULL,
          "in-process on a GPU: a step is not queued before the one before it has ended", 0, 0},
+        {"decode-stall", 0, OPT_REAL, &s.stall_s, "S",
+         "in-process: a server's flag of that name: how long a step with prompts may take beside answers", 0, 1e6},
         {"skip-server-warmup", 0, OPT_FLAG, &s.skip_warm_up, NULL,
          "in-process on a GPU: no steps before the first request, as with a server's flag of that name", 0, 0},
         {"profile", 0, OPT_FLAG, &s.m.engine.profile, NULL, "in-process on a GPU: prints the time of each kernel", 0,

@@ -12,7 +12,7 @@ enum {
     LAMPORT_ROWS = 256, /* that go without flags (all_reduce.cu) at most; between two ranks: */
     LAMPORT_ROWS_OF_TWO = 192,
     NORM_APART_ROWS = 128, /* from here on a rank norms its own alone: blocks take whole rows, which are few below */
-    DIVIDE_ROWS = 512      /* from here on it keeps them for itself where who wants the sum can do with its own, and
+    DIVIDE_ROWS = 512 /* from here on (as fast either way) it keeps them where who wants the sum needs its own only:
                               products store their parts of the sum where it is taken */
 };
 _Static_assert((int)DIVIDED_ROWS_MAX == (int)GPU_DIVIDED_ROWS, "fused.h");
