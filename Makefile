@@ -279,7 +279,7 @@ amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
-emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_ranks $B/tests/emulator/gpu_loading $B/tests/emulator/libfake_nccl.so $B/tests/emulator/libfake_cupti.so build/golden/drawn
+emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_exchanges $B/tests/emulator/gpu_ranks $B/tests/emulator/gpu_loading $B/tests/emulator/libfake_nccl.so $B/tests/emulator/libfake_cupti.so build/golden/drawn
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

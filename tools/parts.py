@@ -154,7 +154,14 @@ ALL = [
         env=dict(EMULATED, EMU_GPUS="2"),
     ),
     dict(
-        name="ranks on GPUs, emulated",
+        name="exchanges between GPUs, emulated",
+        needs=["emulated GPU"],
+        run="build/tests/emulator/gpu_exchanges",
+        count="cmocka",
+        env=dict(EMULATED, EMU_GPUS="8"),
+    ),
+    dict(
+        name="models on ranks of GPUs, emulated",
         needs=["emulated GPU"],
         run="build/tests/emulator/gpu_ranks",
         count="cmocka",
