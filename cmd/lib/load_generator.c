@@ -22,7 +22,8 @@ typedef struct {
     i64 open;      /* conversations under way */
     i64 running;   /* requests under way */
     i64 done;
-    pause *pauses; /* [n] at most one an open conversation */
+    f64 answered_s; /* what finished requests took, together */
+    pause *pauses;  /* [n] at most one an open conversation */
     i64 n_pauses;
     progress p;
 } load;
@@ -87,11 +88,24 @@ static f64 next_due(const load *l) {
     return fmin(due, now_s() + 10);
 }
 
+/* Of the requests under way, as if each took what finished ones took on the mean: where all begin together nothing is
+ * done for long, and then nearly all is. */
+static f64 under_way(const load *l) {
+    const f64 each = l->answered_s / (f64)l->done, now = now_s();
+    f64 sum = 0;
+    for (i64 i = 0; i < l->next; i++) {
+        const client_answer *a = &l->items[i].a;
+        if (a->start_s > 0 && !(a->end_s > 0)) sum += fmin((now - a->start_s) / each, 1);
+    }
+    return sum;
+}
+
 static void generator_finish(load *l, const client_answer *a) {
     load_item *it = (load_item *)((char *)(uintptr_t)a - offsetof(load_item, a));
     i64 i = it - l->items;
     l->running--;
     l->done++;
+    l->answered_s += a->end_s - a->start_s;
     bool more = i + 1 < l->n && it[1].follows;
     if (more && a->ok) {
         l->pauses[l->n_pauses++] = (pause){a->end_s + it[1].delay_s, i + 1};
@@ -99,7 +113,9 @@ static void generator_finish(load *l, const client_answer *a) {
         l->open--;
         if (more) skip_conversation(l, i + 1);
     }
-    if (l->o->progress) progress_step(&l->p, (u64)l->done);
+    if (!l->o->progress || !progress_due(&l->p)) return;
+    l->p.under_way = under_way(l);
+    progress_step(&l->p, (u64)l->done);
 }
 
 static status generator_run(load *l, err *e) {

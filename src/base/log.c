@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "base/printable.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,16 +102,16 @@ static void say_progress(const progress *p, u64 done, f64 rate) {
     }
 }
 
+bool progress_due(const progress *p) { return !quiet_notes && now_s() - p->last_s >= (isatty(2) ? 0.2 : 10.0); }
+
 void progress_step(progress *p, u64 done) {
-    if (quiet_notes) return;
-    bool tty = isatty(2);
-    f64 t = now_s();
-    if (t - p->last_s < (tty ? 0.2 : 10.0)) return;
+    if (!progress_due(p)) return;
+    const bool tty = isatty(2);
+    const f64 t = now_s(), all = (f64)done + p->under_way, rate = all / (t - p->start_s);
     p->last_s = t;
-    f64 rate = (f64)done / (t - p->start_s);
     if (tty) fprintf(stderr, "\r");
     say_progress(p, done, rate);
-    if (p->total && rate > 0) fprintf(stderr, ", %.0f s left", (f64)(p->total - done) / rate);
+    if (p->total && rate > 0) fprintf(stderr, ", %.0f s left", fmax((f64)p->total - all, 0) / rate);
     fprintf(stderr, "%s", tty ? "  " : "\n");
     p->shown = tty;
 }

@@ -24,10 +24,13 @@ const char *bytes_text(char out[BYTES_TEXT], u64 bytes);
 typedef struct {
     const char *what, *unit; /* "questions", "q"; unit "B": bytes, as bytes_text() */
     u64 total;
+    f64 under_way; /* of things that are not done yet, so much is: for rate and time left */
     f64 start_s, last_s;
     bool shown;
 } progress;
 void progress_start(progress *p, const char *what, const char *unit, u64 total);
+/* Would progress_step() print something now? For who has to count what is under way first. */
+bool progress_due(const progress *p);
 void progress_step(progress *p, u64 done);
 void progress_end(progress *p);
 
