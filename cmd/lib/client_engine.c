@@ -303,6 +303,7 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
     i64 steps;
     if (st == ST_OK && o->warm_up && engine_on_gpu(k->g) && !engine_simulated(k->g))
         st = engine_warm_up(k->g, &steps, e);
+    if (st == ST_OK) engine_profile_clear(k->g);
     if (st == ST_OK) st = scheduler_open(&k->s, k->g, &so, e);
     if (st == ST_OK) {
         log_note("%s", engine_plan(k->g));

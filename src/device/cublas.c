@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKSPACE = 32 << 20 /* what NVIDIA advises for Hopper */, PLANS = 512 };
+enum { WORKSPACE = 32 << 20 /* what NVIDIA advises for Hopper */, PLANS = 512, CLASS_PLANS = 2048 };
 
 /* What a choice depends on: a product without its addresses. */
 typedef struct {
@@ -17,6 +17,11 @@ typedef struct {
     cublasLtMatmulDesc_t how;
     cublasLtMatrixLayout_t w, x, y;
 } plan;
+
+typedef struct {
+    plan *of; /* [room] the oldest goes first */
+    i64 room, n;
+} plan_ring;
 
 struct cublas {
     gpu *g;
@@ -29,8 +34,8 @@ struct cublas {
 #define CUBLAS_FIELD(name, args) size_t(*name) args;
     CUBLAS_SIZES(CUBLAS_FIELD)
 #undef CUBLAS_FIELD
-    plan plans[PLANS]; /* a ring: the oldest goes first */
-    i64 n_plans;
+    plan_ring exact, classes; /* of the rows that come; of size classes, whose choices others take */
+    plan plans[PLANS], of_classes[CLASS_PLANS];
 };
 
 static const struct {
@@ -70,6 +75,8 @@ status cublas_open(cublas **out, gpu *g, err *e) {
     cublas *c = calloc(1, sizeof *c);
     if (!c) return err_nomem(e, "cuBLASLt's state", sizeof *c);
     c->g = g;
+    c->exact = (plan_ring){c->plans, PLANS, 0};
+    c->classes = (plan_ring){c->of_classes, CLASS_PLANS, 0};
     status st = find_symbols(c, e);
     if (st == ST_OK) {
         CUresult r = g->cu.cuCtxSetCurrent(g->context);
@@ -103,6 +110,7 @@ static void cublas_drop(cublas *c, plan *p) {
 void cublas_close(cublas *c) {
     if (!c) return;
     for (i64 i = 0; i < PLANS; i++) cublas_drop(c, &c->plans[i]);
+    for (i64 i = 0; i < CLASS_PLANS; i++) cublas_drop(c, &c->of_classes[i]);
     if (c->limits) c->cublasLtMatmulPreferenceDestroy(c->limits);
     if (c->handle) c->cublasLtDestroy(c->handle);
     c->g->dev.release(&c->g->dev, c->workspace);
@@ -160,7 +168,7 @@ static bool obey(cublas *c, plan *p) {
            is.workspaceSize <= WORKSPACE;
 }
 
-static const plan *plan_of(cublas *c, const cublas_product *p);
+static const plan *plan_of(cublas *c, plan_ring *r, const cublas_product *p);
 
 /* The next number of rows of which the library is asked: up to 32 each, then sixteen in each
  * doubling. */
@@ -176,8 +184,7 @@ static bool choose_as_class(cublas *c, plan *p) {
     cublasLtMatmulHeuristicResult_t is;
     cublas_product whole = p->shape;
     whole.n = cublas_size_class(whole.n);
-    if (whole.n == p->shape.n) return false;
-    const plan *other = plan_of(c, &whole);
+    const plan *other = plan_of(c, &c->classes, &whole);
     if (!other->usable ||
         !good(c->cublasLtMatmulAlgoCheck(c->handle, p->how, p->w, p->x, p->y, p->y, &other->algo, &is)))
         return false;
@@ -185,11 +192,11 @@ static bool choose_as_class(cublas *c, plan *p) {
     return is.workspaceSize <= WORKSPACE;
 }
 
-static bool make(cublas *c, plan *p) {
+static bool make(cublas *c, plan *p, bool of_class) {
     cublasLtMatmulHeuristicResult_t best;
     if (!cublas_describe(c, p)) return false;
     if (p->shape.told) return obey(c, p);
-    if (choose_as_class(c, p)) return true;
+    if (!of_class && choose_as_class(c, p)) return true;
     if (cublas_ask(c, p, &best, 1) < 1 || !good(best.state)) return false;
     p->algo = best.algo;
     return true;
@@ -205,15 +212,15 @@ static void cublas_key_of(cublas_product *key, const cublas_product *p) {
     if (p->told) key->how = p->how;
 }
 
-static const plan *plan_of(cublas *c, const cublas_product *p) {
+static const plan *plan_of(cublas *c, plan_ring *r, const cublas_product *p) {
     cublas_product key;
     cublas_key_of(&key, p);
-    for (i64 i = 0; i < min_i64(c->n_plans, PLANS); i++)
-        if (!memcmp(&c->plans[i].shape, &key, sizeof key)) return &c->plans[i];
-    plan *fresh = &c->plans[c->n_plans++ % PLANS];
+    for (i64 i = 0; i < min_i64(r->n, r->room); i++)
+        if (!memcmp(&r->of[i].shape, &key, sizeof key)) return &r->of[i];
+    plan *fresh = &r->of[r->n++ % r->room];
     cublas_drop(c, fresh);
     memcpy(&fresh->shape, &key, sizeof key);
-    fresh->usable = make(c, fresh);
+    fresh->usable = make(c, fresh, r == &c->classes);
     return fresh;
 }
 
@@ -253,7 +260,7 @@ bool cublas_multiply(cublas *c, const cublas_product *p) {
     const f32 one = 1, zero = 0;
     gpu *g = c->g;
     if (!gpu_enter(g)) return true; /* the failure is kept */
-    const plan *k = plan_of(c, p);
+    const plan *k = plan_of(c, &c->exact, p);
     if (!k->usable) return false;
     g->last = &library;
     if (g->trace.most) gpu_trace_mark(g, &library, true);

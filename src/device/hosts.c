@@ -350,6 +350,12 @@ status hosts_exchange(const host_group *g, const char *what, i32 tag, const host
     return st;
 }
 
+void hosts_forget_counts(hosts *h) {
+    pthread_mutex_lock(&h->lock);
+    h->counts = (hosts_counts){0};
+    pthread_mutex_unlock(&h->lock);
+}
+
 hosts_counts hosts_counted(hosts *h) {
     pthread_mutex_lock(&h->lock);
     const hosts_counts c = h->counts;

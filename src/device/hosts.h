@@ -82,6 +82,7 @@ typedef struct {
     f64 told_s, exchanged_s;
 } hosts_counts;
 hosts_counts hosts_counted(hosts *h);
+void hosts_forget_counts(hosts *h); /* they begin anew */
 
 /* ST_OK, or why the group has failed. */
 status hosts_check(hosts *h, err *e);

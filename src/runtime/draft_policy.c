@@ -51,7 +51,8 @@ f64 draft_policy_seconds(const draft_policy *p, i64 answers, i64 drafts) {
     return above <= p->most ? s[above] / (1 + EACH * (f64)(above - drafts)) : 0;
 }
 
-/* The first step of a shape is not like the others: a GPU records it, a team of threads grows. Steps that something
+/* The first step of a shape is not like the others: a GPU records it (of more than 64 rows the eighth, which is cut to
+ * OUTLIER here; those before are 2 ms longer), a team of threads grows. Steps that something
  * else made longer count little. */
 static void note_even(draft_policy *p, i64 answers, i64 drafts, f64 seconds) {
     f64 *known = &p->cost[answers_at(answers)].seconds[drafts];

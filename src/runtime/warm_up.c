@@ -8,9 +8,19 @@ enum { WARM_ANSWERS = 64, WARM_CHECKED = 16, WARM_PROMPT = 64 /* the smallest is
 typedef struct {
     step_timer *timer;
     i64 guesses; /* of the draft model; 0: there is none */
-    i64 steps;
+    i64 steps, bad;
+    err first_bad;
     f64 ignored;
 } warm_run;
+
+/* Another step came to this end. One that had a NaN is no reason to leave out those behind it. */
+static status warm_step_done(warm_run *w, status st, err *e) {
+    w->steps++;
+    if (st != ST_NUMERIC) return st;
+    if (!w->bad++) w->first_bad = *e;
+    *e = (err){0};
+    return ST_OK;
+}
 
 /* One sequence may have so many tokens. */
 static i64 longest(const engine *g) {
@@ -24,7 +34,7 @@ static status warm_prompts(engine *g, warm_run *w, err *e) {
     for (i64 n = tokens; st == ST_OK && n > WARM_PROMPT; n /= 2) {
         st = step_timer_prompt(w->timer, 0, 0, n, &w->ignored, e);
         if (st == ST_OK && w->guesses) st = step_timer_drafts(w->timer, 1, n, 0, &w->ignored, e);
-        w->steps++;
+        st = warm_step_done(w, st, e);
     }
     step_timer_close(w->timer);
     return st;
@@ -39,7 +49,7 @@ static status warm_answers(engine *g, warm_run *w, i64 most, i64 rows, err *e) {
     for (i64 n = 1; st == ST_OK && n <= most; n++) {
         st = step_timer_decode(w->timer, n, rows, 0, &w->ignored, e);
         if (st == ST_OK && rows > 1) st = step_timer_drafts(w->timer, n, rows, 0, &w->ignored, e);
-        w->steps++;
+        st = warm_step_done(w, st, e);
     }
     step_timer_close(w->timer);
     return st;
@@ -49,9 +59,9 @@ status engine_warm_up(engine *g, i64 *steps, err *e) {
     warm_run w = {.guesses = engine_draft_steps(g)};
     status st = warm_prompts(g, &w, e);
     if (st == ST_OK) st = warm_answers(g, &w, WARM_ANSWERS, 1, e);
-    if (st == ST_OK && w.guesses) st = warm_answers(g, &w, WARM_CHECKED, 1 + w.guesses, e);
+    if (st == ST_OK && w.guesses && g->draft_lim.topk < 2) st = warm_answers(g, &w, WARM_CHECKED, 1 + w.guesses, e);
+    if (g->hosts) hosts_forget_counts(g->hosts);
     *steps = w.steps;
-    if (st != ST_NUMERIC) return st;
-    log_warn("warming up: %s", e->text);
-    return ST_OK;
+    if (w.bad) log_warn("warming up, %lld of %lld steps: %s", (long long)w.bad, (long long)w.steps, w.first_bad.text);
+    return st;
 }

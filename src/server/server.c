@@ -3,6 +3,7 @@
 #include "runtime/warm_up.h"
 #include "server/server_internal.h"
 #include <errno.h>
+#include <math.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -165,7 +166,15 @@ static status warm_engine(const server *s, err *e) {
     const f64 began = now_s();
     i64 steps;
     if (s->o.skip_warm_up || !engine_on_gpu(s->engine) || engine_simulated(s->engine)) return ST_OK;
+    /* nobody watches yet, and what hangs in the driver cannot be told to end */
+    snprintf(last_words, sizeof last_words,
+             "warning: moonlet serve: %s has not finished warming up for %.0f s (--watchdog-timeout): it hangs, the "
+             "server ends\n",
+             engine_ops(s->engine)->name, s->o.watchdog_s);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
+    alarm((unsigned)fmin(ceil(s->o.watchdog_s), 1e9));
     status st = engine_warm_up(s->engine, &steps, e);
+    alarm(0);
     if (st == ST_OK)
         log_note("warmed up in %.2f s, %lld steps (--skip-server-warmup leaves it out)", now_s() - began,
                  (long long)steps);

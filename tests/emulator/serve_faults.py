@@ -170,8 +170,27 @@ with tempfile.TemporaryDirectory() as d:
     )
     server.stop()
     expect("and says how long it took", re.search(r"warmed up in [\d.]+ s, 9 steps", "".join(server.log)), server.log)
+    with tempfile.TemporaryDirectory() as fault:
+        started = subprocess.Popen(
+            [MOONLET, "serve", "-m", NANO, "--port", "0", *WARM, "--watchdog-timeout", "2"],
+            env={**os.environ, "EMU_FAULT": fault + "/fault"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        said = ""
+        while "ready in" not in said:
+            said += started.stderr.readline()
+        Path(fault, "told").write_text("hang")
+        Path(fault, "told").rename(Path(fault, "fault"))  # whole at once
+        said += started.communicate(timeout=120)[1]
+    expect(
+        "a GPU that hangs while it warms up ends the server",
+        started.returncode == 1 and "has not finished warming up for 2 s (--watchdog-timeout)" in said,
+        said,
+    )
     nan_model(Path(d), "layers.3.mlp.experts.5.up_proj.weight_scale", 7)
-    server = Server(*FLAGS, model=d)
+    server = Server(*WARM, "--chunked-prefill-size", "80", model=d)
     got = ask_all(server, prompts, 4)
     expect(
         "a NaN in a weight fails the requests that meet it, naming the layer",
