@@ -231,7 +231,11 @@ $B/tests/unit/device/libcuda%: tests/unit/device/fake_driver.c tests/unit/device
 	@echo "  CC  $@"; $(CC) $(ALL_CFLAGS) $(if $(findstring old,$@),-DFAKE_OLD) $(if $(findstring short,$@),-DFAKE_SHORT) \
 		-Wno-missing-prototypes -Itests/unit/device -fPIC -shared -o $@ $< $(if $(SAN),-fsanitize=address$(comma)undefined)
 $B/tests/unit/device/test_gpu: | $(FAKES)
-$B/tests/unit/device/test_gpu: ISA := -Itests/unit/device
+$B/tests/unit/device/libfake_cublas.so: tests/unit/device/fake_cublas.c tests/unit/device/fake_cublas.h src/device/cublas_symbols.h Makefile $B/flags
+	@mkdir -p $(@D)
+	@echo "  CC  $@"; $(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -Itests/unit/device -fPIC -shared -o $@ $< $(if $(SAN),-fsanitize=address$(comma)undefined)
+$B/tests/unit/device/test_cublas: | $B/tests/unit/device/libfake_cublas.so
+$B/tests/unit/device/test_gpu $B/tests/unit/device/test_cublas: ISA := -Itests/unit/device
 # the toolkit's headers, of the compiler that is used
 CUDA_H := $(firstword $(wildcard $(addsuffix /../include,$(dir $(GPU_CC) $(realpath $(GPU_CC)))) /usr/local/cuda/include))
 HEADER_TESTS := $(addprefix $B/tests/unit/,device/test_cuda_h device/test_cublas_h device/test_nccl_h cmd/test_cupti_h)
