@@ -336,7 +336,7 @@ install: all
 	$(if $(MPI),install -D $(MPI) "$(DESTDIR)$(PREFIX)/lib/moonlet/moonlet-mpi.so")
 	install -D -m644 $(LIB) "$(DESTDIR)$(PREFIX)/lib/libmoonlet.a"
 	install -D -m644 include/moonlet.h "$(DESTDIR)$(PREFIX)/include/moonlet.h"
-	mkdir -p "$(DESTDIR)$(PREFIX)/share/moonlet" && cp -r models/nano tuned "$(DESTDIR)$(PREFIX)/share/moonlet/"
+	mkdir -p "$(DESTDIR)$(PREFIX)/share/moonlet" && cp -r models/nano models/nano-eagle3 tuned "$(DESTDIR)$(PREFIX)/share/moonlet/"
 
 dist: all
 	@tools/dist $B

@@ -39,7 +39,7 @@ const opt_elsewhere model_elsewhere[] = {
     {"moe-runner-backend", ELSEWHERE_NOTHING, true, NULL, BY_SHAPE},
     {"sampling-backend", ELSEWHERE_NOTHING, true, NULL, "there is one, and every device draws the same"},
     {"cuda-graph-max-bs", ELSEWHERE_NOTHING, true, NULL,
-     "steps of up to 64 answers are recorded, when they first come"},
+     "steps of up to 64 answers are recorded, by a server before it is ready"},
     {"speculative-*", ELSEWHERE_REFUSED, true, NULL, SPECULATIVE},
     {"dtype", ELSEWHERE_NOTHING, true, "auto", "the checkpoint says it"},
     {"dtype", ELSEWHERE_REFUSED, true, NULL,
