@@ -254,6 +254,7 @@ static void attend_apart(model *m, const layer_weights *w, void *kv, const model
     if (b->n > n_abs) m->deferred.parts = 0; /* feed_forward() has finished the norm */
     if (n_abs) {
         project(m, w, kv, 0, n_abs, n_abs);
+        if (m->branched) model_copy_rows(m, kv, 1);
         attend_absorbed(m, w, kv, n_abs);
         put_attended(m, w, 0, n_abs);
     }

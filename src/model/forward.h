@@ -128,7 +128,7 @@ typedef struct {
     i32 *bad;  /* [n], host: 0, or the mark of the first NaN or infinity met in that row */
     int reply; /* in 0..MODEL_REPLIES - 1: which of the batches under way it is */
     /* [n_copies]: in each layer these KV rows are copied when the batch has written its own, before its rows in decode
-     * form attend: what a branch shares, to its own pages. Not of a KV cache that ranks divide. */
+     * form attend: what a branch shares, to its own pages. Both rows of a copy are on one rank. */
     const kv_pair *copies;
     i64 n_copies;
 } model_batch;

@@ -233,9 +233,10 @@ status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e) {
     if (n > m->lim.copies)
         return err_set(e, ST_LIMIT, "%lld KV rows to copy, the plan allows %lld", (long long)n,
                        (long long)m->lim.copies);
-    const i32 count = (i32)n;
-    if (!n) return ST_OK;
-    m->mem.dev->write(m->mem.dev, m->tables_dev.copies, pairs, (u64)n * sizeof *pairs);
+    kv_pair *const own = m->tables_host.copies;
+    const i32 count = (i32)tables_own_copies(&m->lim, pairs, n, own);
+    if (!count) return ST_OK;
+    m->mem.dev->write(m->mem.dev, m->tables_dev.copies, own, (u64)count * sizeof *own);
     m->mem.dev->write(m->mem.dev, m->tables_dev.n_copies, &count, sizeof count);
     model_copy_rows(m, m->kv, m->c->n_layers);
     return ST_OK;

@@ -43,9 +43,9 @@ status tables_check(const model_limits *l, const model_batch *b, err *e) {
     if (b->n_out > l->logit_rows || b->n_out > b->n)
         return err_set(e, ST_LIMIT, "%lld rows of logits wanted, the plan allows %lld", (long long)b->n_out,
                        (long long)min_i64(l->logit_rows, b->n));
-    if (b->n_copies > l->copies || (b->n_copies && kv_is_shared(l->kv)))
+    if (b->n_copies > l->copies)
         return err_set(e, ST_LIMIT, "%lld KV rows to copy, the plan allows %lld", (long long)b->n_copies,
-                       (long long)(kv_is_shared(l->kv) ? 0 : l->copies));
+                       (long long)l->copies);
     i64 next = 0, absorbed = 0, expanded = 0;
     for (i64 s = 0; s < b->n_spans; s++) {
         const model_span *p = &b->spans[s];
@@ -77,18 +77,18 @@ static void put_pages(const model_limits *l, batch_tables *t, i64 row, const mod
         memcpy(to, p->pages, (size_t)own * sizeof(i32));
     else
         for (i64 i = 0; i < own; i++) to[i] = kv_local_page(l->kv, p->pages[i]);
-    for (i64 i = own; i < n; i++) to[i] = span_page(p, i);
+    for (i64 i = own; i < n; i++) to[i] = span_page(p, i); /* ranks that have a share come by put_own_pages() */
 }
 
 /* Row `row` of the page tables: those pages of `tokens` tokens that lie here. Returns how many of the tokens do: of
  * pages that are not full there is one, the last. */
 static i64 put_own_pages(const model_limits *l, batch_tables *t, i64 row, const model_span *p, i64 tokens) {
-    const i32 *pages = p->pages;
     i64 own = 0, n = 0;
     if (!kv_is_shared(l->kv)) return put_pages(l, t, row, p, tokens), tokens;
     for (i64 i = 0; i * KV_PAGE < tokens; i++) {
-        if (kv_owner(l->kv, pages[i]) != l->kv.rank) continue;
-        t->pages[row * l->seq_pages + n++] = kv_local_page(l->kv, pages[i]);
+        const i32 page = span_page(p, i);
+        if (kv_owner(l->kv, page) != l->kv.rank) continue;
+        t->pages[row * l->seq_pages + n++] = kv_local_page(l->kv, page);
         own += min_i64(KV_PAGE, tokens - i * KV_PAGE);
     }
     return own;
@@ -109,6 +109,17 @@ static void put_span(const model_limits *l, batch_tables *t, const model_span *p
     }
 }
 
+static i64 slot_here(const model_limits *l, i64 slot) { return kv_slot_of(l, (i32)(slot / KV_PAGE), slot % KV_PAGE); }
+
+i64 tables_own_copies(const model_limits *l, const kv_pair *all, i64 n, kv_pair *to) {
+    i64 own = 0;
+    for (i64 i = 0; i < n; i++) {
+        const kv_pair p = {slot_here(l, all[i].from), slot_here(l, all[i].to)};
+        if (p.from >= 0 && p.to >= 0) to[own++] = p;
+    }
+    return own;
+}
+
 u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids, batch_tables *t, i64 *n_abs) {
     i64 n_expanded = 0;
     *n_abs = 0;
@@ -122,8 +133,7 @@ u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids, batch_tabl
     if (b->tops) memcpy(t->tops, b->tops, (size_t)b->n_out * sizeof(i32));
     if (b->tops) memcpy(t->next, b->next, (size_t)b->n_out * sizeof(i32));
     if (b->draws) memcpy(t->draws, b->draws, (size_t)b->n_out * sizeof *t->draws);
-    if (b->n_copies) memcpy(t->copies, b->copies, (size_t)b->n_copies * sizeof *t->copies);
-    *t->n_copies = (i32)b->n_copies;
+    *t->n_copies = (i32)tables_own_copies(l, b->copies, b->n_copies, t->copies);
     memset(t->bad, 0, (size_t)b->n * sizeof(i32));
     memset(t->bad_logits, 0, (size_t)b->n_out * sizeof(i32));
     return fixed_bytes(l) - (u64)(l->logit_rows + l->guesses) * sizeof(i32) +

@@ -33,5 +33,7 @@ status tables_check(const model_limits *l, const model_batch *b, err *e);
 /* Fills t for a batch that was checked. Returns the bytes to send, from t->bad_logits on; *n_abs: tokens in decode
  * form. Ids are taken modulo `ids`: a slice (config.h) has not all of them. */
 u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids, batch_tables *t, i64 *n_abs);
+/* Of n copies between KV rows of the pool those that this rank makes, by its own numbers: to [n]. Returns how many. */
+i64 tables_own_copies(const model_limits *l, const kv_pair *all, i64 n, kv_pair *to);
 
 #endif

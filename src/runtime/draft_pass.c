@@ -57,7 +57,7 @@ static void add_draft_span(scheduler *s, const batch *b, i64 i, i64 steps) {
     const i64 n = t ? rows_to_read(s, b, i, t) : 0;
     if (n < 1) return;
     const bool guess = steps > 0 && b->tasks[i] && !goes_on(s, b, i) && guesses(s, t, steps);
-    const i32 *branches = engine_branch_pages(s->g, d->n_guessing);
+    const i32 *branches = engine_guess_pages(s->g, d->n_guessing);
     if (guess) d->tasks[d->n_guessing++] = t;
     d->spans[d->batch.n_spans++] = (draft_span){.first = p->first,
                                                 .n = n,

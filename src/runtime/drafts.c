@@ -106,12 +106,16 @@ static void share_rows(const task *t, batch *b, const model_span *to, i64 parent
  * last on. */
 static model_span *add_branch(const scheduler *s, const task *t, batch *b, i64 depth, i64 number) {
     model_span *p = &b->spans[b->n_spans];
+    i32 *pages = b->branch_pages + b->n_spans * BRANCH_PAGES;
+    const i64 from = t->n / KV_PAGE;
+    for (i64 k = 0; k < BRANCH_PAGES; k++) /* rows are copied between a page and the branch's in its stead */
+        pages[k] = engine_branch_page(s->g, b->n_trees, number, k, t->pages[min_i64(from + k, t->n_pages - 1)]);
     *p = (model_span){.first = b->n_rows,
                       .pos0 = t->n - 1 + depth,
                       .pages = t->pages,
                       .absorbed = true,
-                      .branch = engine_branch_pages(s->g, b->n_trees) + number * BRANCH_PAGES,
-                      .branch_from = t->n / KV_PAGE};
+                      .branch = pages,
+                      .branch_from = from};
     b->drafts[b->n_spans] = 0;
     b->branch[b->n_spans] = true;
     b->tasks[b->n_spans++] = (task *)(uintptr_t)t;

@@ -269,7 +269,7 @@ static f64 pages_that_fit(const engine *g, const engine_options *o, i64 kv_ranks
 
 static status choose_kv_ranks(engine *g, const engine_options *o, err *e) {
     const kv_layout_wish w = {.ranks = ranks_meant(o),
-                              .asked = g->has_draft && g->draft_lim.topk > 1 ? 1 : o->dcp, /* branches copy rows */
+                              .asked = o->dcp,
                               .gpus = engine_backend(g)->gpu,
                               .deterministic = o->deterministic,
                               .divisible = ranks_can_divide_kv(&g->ranks, ranks_meant(o)),
@@ -293,7 +293,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         g->lim.pool_pages = ceil_div(ceil_div(o->kv_tokens, KV_PAGE), apart) * apart;
         return ST_OK;
     }
-    const f64 pages = pages_that_fit(g, o, g->lim.kv.ranks) - (f64)g->lim.branch_pages;
+    const f64 pages = pages_that_fit(g, o, g->lim.kv.ranks) - (f64)(g->lim.branch_pages * g->lim.kv.ranks);
     if (pages < (f64)apart && o->mem_fraction > 0)
         return err_set(e, ST_LIMIT,
                        "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights",

@@ -25,15 +25,6 @@ static status check_draft_options(const engine *g, const engine_options *o, err 
     if (o->pp > 1)
         return err_set(e, ST_UNSUPPORTED,
                        "--speculative-draft-model-path with --pp: a draft model reads layers of several stages");
-    if (o->dp_attention)
-        return err_set(e, ST_UNSUPPORTED,
-                       "--speculative-draft-model-path with --enable-dp-attention: every rank's draft reads all "
-                       "sequences' features");
-    if (o->dcp > 1 && o->draft_topk > 1)
-        return err_set(e, ST_UNSUPPORTED,
-                       "--speculative-eagle-topk %lld with --dcp %lld: branches of a tree copy KV rows, which here may "
-                       "lie on other ranks; a chain (1) copies none",
-                       (long long)o->draft_topk, (long long)o->dcp);
     return ST_OK;
 }
 
@@ -163,8 +154,13 @@ status engine_draft_branches(engine *g, err *e) {
     return ST_OK;
 }
 
-const i32 *engine_branch_pages(const engine *g, i64 i) {
+const i32 *engine_guess_pages(const engine *g, i64 i) {
     return g->branch_pages ? g->branch_pages + i * engine_branches(g) * BRANCH_PAGES : NULL;
+}
+
+i32 engine_branch_page(const engine *g, i64 i, i64 branch, i64 k, i32 beside) {
+    const i64 at = (i * engine_branches(g) + branch) * BRANCH_PAGES + k, ranks = max_i64(g->lim.kv.ranks, 1);
+    return (i32)((kv_local_pages(g->lim.kv, g->lim.pool_pages) + at) * ranks + beside % ranks);
 }
 
 status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *e) {

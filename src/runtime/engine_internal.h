@@ -70,8 +70,11 @@ status engine_draft_load(engine *g, const engine_options *o, err *e);
  * the pool's size. */
 i64 engine_branches(const engine *g);
 status engine_draft_branches(engine *g, err *e);
-/* [engine_branches(), BRANCH_PAGES]: those of sequence i of the ones that are checked, or guess, together. */
-const i32 *engine_branch_pages(const engine *g, i64 i);
+/* [engine_branches(), BRANCH_PAGES] in the draft's cache: those of the i-th sequence that guesses. */
+const i32 *engine_guess_pages(const engine *g, i64 i);
+/* In the model's cache page k (below BRANCH_PAGES) of a branch of the i-th sequence whose tree is checked, on the rank
+ * that has page `beside`: there are as many of them on each. */
+i32 engine_branch_page(const engine *g, i64 i, i64 branch, i64 k, i32 beside);
 /* draft_fills_guesses(), and the id (model_batch.ids) of guess `step` of the i-th sequence that guesses. */
 bool engine_fills_guesses(const engine *g);
 i32 engine_guess_id(const engine *g, i64 i, i64 step);

@@ -320,6 +320,7 @@ static bool allocate_batch(batch *b, const model_limits *l, size_t spans) {
     b->tasks = calloc(spans, sizeof *b->tasks);
     b->drafts = calloc(spans, sizeof *b->drafts);
     b->branch = calloc(spans, sizeof *b->branch);
+    b->branch_pages = calloc(spans, BRANCH_PAGES * sizeof *b->branch_pages);
     b->copies = calloc((size_t)l->copies + 1, sizeof *b->copies);
     b->out_index = calloc(out, sizeof *b->out_index);
     b->outs = calloc(out, sizeof *b->outs);
@@ -330,13 +331,15 @@ static bool allocate_batch(batch *b, const model_limits *l, size_t spans) {
     b->next = calloc(out, sizeof *b->next);
     b->logprobs = calloc(out * (1 + SCHED_TOP_MAX), sizeof *b->logprobs);
     b->top_ids = calloc(out * SCHED_TOP_MAX, sizeof *b->top_ids);
-    return b->ids && b->bad && b->spans && b->tasks && b->drafts && b->branch && b->copies && b->out_index && b->outs &&
-           b->draws && b->drawn && b->keep && b->tops && b->next && b->logprobs && b->top_ids;
+    return b->ids && b->bad && b->spans && b->tasks && b->drafts && b->branch && b->branch_pages && b->copies &&
+           b->out_index && b->outs && b->draws && b->drawn && b->keep && b->tops && b->next && b->logprobs &&
+           b->top_ids;
 }
 
 static void free_batch(batch *b) {
-    void *const all[] = {b->branch, b->copies, b->drafts, b->ids,  b->bad,  b->spans, b->tasks,    b->out_index,
-                         b->outs,   b->draws,  b->drawn,  b->keep, b->tops, b->next,  b->logprobs, b->top_ids};
+    void *const all[] = {b->branch, b->branch_pages, b->copies,    b->drafts,   b->ids,    b->bad,
+                         b->spans,  b->tasks,        b->out_index, b->outs,     b->draws,  b->drawn,
+                         b->keep,   b->tops,         b->next,      b->logprobs, b->top_ids};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
 }
 

@@ -145,6 +145,7 @@ typedef struct {
     task **tasks;      /* [spans_most]: whose they are; NULL: it left while the batch was under way */
     i64 *drafts;       /* [spans_most]: the last rows of each that are drafts */
     bool *branch;      /* [spans_most]: it is a branch of the tree that the task's first span begins, right behind it */
+    i32 *branch_pages; /* [spans_most, BRANCH_PAGES]: of branches */
     i64 n_spans, n_rows, n_answers; /* n_answers: spans that are no branches */
     kv_pair *copies;                /* [limits.copies]: what branches share (model_batch.copies) */
     i64 n_copies, n_trees;

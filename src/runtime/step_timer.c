@@ -124,7 +124,7 @@ status step_timer_drafts(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *s
                                     .following = m->ids + i * rows,
                                     .pages = m->pages + i * m->each,
                                     .guess = true,
-                                    .branches = engine_branch_pages(m->g, min_i64(i, m->g->draft_lim.sequences - 1))};
+                                    .branches = engine_guess_pages(m->g, min_i64(i, m->g->draft_lim.sequences - 1))};
     const draft_batch b = {.n_spans = sequences, .spans = m->drafts, .steps = engine_draft_steps(m->g)};
     const f64 began = now_s();
     status st = engine_queue_drafts(m->g, &b, e);

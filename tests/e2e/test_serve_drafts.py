@@ -5,6 +5,7 @@ import shutil
 import struct
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import islice
 
 import pytest
@@ -75,12 +76,25 @@ def said(choice):
     return choice.get("text") or choice["message"]
 
 
-def test_no_answer_changes_where_ranks_divide_the_kv_cache():
-    """ref's sums differ there by 1e-5, cpu's by where pages happen to lie: texts are compared, of ref."""
-    without, _, _ = answers("--device", "ref", "--speculative-algorithm", "NONE", asked=6)
-    got, proposed, accepted = answers("--device", "ref", "--tp", "2", "--dcp", "2", asked=6)
-    assert [said(c) for c in got] == [said(c) for c in without]
-    assert 0 < accepted <= proposed
+TREES = ("--speculative-eagle-topk", "4", "--speculative-num-draft-tokens", "12")
+
+
+@cache
+def of_one_rank(*flags):
+    adaptive = () if "NONE" in flags else ("--speculative-disable-adaptive",)
+    return answers("--device", "ref", *adaptive, *flags, asked=6)
+
+
+@pytest.mark.parametrize("split", [("--dcp", "2"), ("--enable-dp-attention",)])
+@pytest.mark.parametrize("drafts", [("--speculative-num-steps", "3"), TREES], ids=["chains", "trees"])
+def test_no_answer_changes_where_ranks_have_a_share_of_the_kv_cache(split, drafts):
+    """ref's sums differ there by 1e-5, cpu's by where pages happen to lie: texts are compared, of ref, and which drafts
+    came true."""
+    without = of_one_rank("--speculative-algorithm", "NONE")[0]
+    one = of_one_rank(*drafts)
+    got = answers("--device", "ref", "--speculative-disable-adaptive", "--tp", "2", *split, *drafts, asked=6)
+    assert [said(c) for c in got[0]] == [said(c) for c in one[0]] == [said(c) for c in without]
+    assert got[1:] == one[1:] and 0 < got[2] < got[1]
 
 
 def test_a_pinned_acceptance_is_kept_and_said():
@@ -161,14 +175,6 @@ def refused(*flags):
         (
             "--speculative-pinned-accept 2 --speculative-verify-rate 0.1",
             "--speculative-verify-rate with --speculative-pinned-accept: what is pinned is not what is drawn",
-        ),
-        (
-            "--speculative-num-steps 3 --tp 2 --enable-dp-attention",
-            "with --enable-dp-attention: every rank's draft reads all sequences' features",
-        ),
-        (
-            "--speculative-eagle-topk 4 --tp 2 --dcp 2",
-            "--speculative-eagle-topk 4 with --dcp 2: branches of a tree copy KV rows, which here may lie on other ranks",
         ),
     ],
 )

@@ -98,7 +98,7 @@ static void guess_pass(const run *r, i64 n, i64 steps, i32 *ids, draft_candidate
                              .following = following,
                              .pages = r->pages,
                              .guess = true,
-                             .branches = tree ? engine_branch_pages(r->g, 0) : NULL};
+                             .branches = tree ? engine_guess_pages(r->g, 0) : NULL};
     const draft_batch b = {.n_spans = 1, .spans = &span, .steps = steps, .ids = ids, .tree = tree};
     if (engine_queue_drafts(r->g, &b, &e) != ST_OK || engine_collect_drafts(r->g, &b, &e) != ST_OK)
         fail_msg("%s", e.text);

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "runtime/draft_tree.h"
+#include "runtime/engine_internal.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -99,9 +100,34 @@ static void any_tree_is_in_order(void **state) {
     }
 }
 
+/* Of each rank every branch has pages of its own, behind the pool's: none is given twice, and each lies where the page
+ * does whose rows it gets. */
+static void branches_have_pages_on_every_rank(void **state) {
+    (void)state;
+    for (i64 ranks = 1; ranks <= 8; ranks++) {
+        engine g = {.draft_lim = {.topk = 4, .sequences = 3}, .draft_nodes = 6};
+        g.lim.kv.ranks = ranks, g.lim.pool_pages = 43;
+        const i64 branches = engine_branches(&g), each = g.draft_lim.sequences * branches * BRANCH_PAGES,
+                  first = kv_local_pages(g.lim.kv, g.lim.pool_pages);
+        bool *taken = calloc((size_t)((first + each) * ranks), sizeof *taken);
+        for (i64 i = 0; i < each; i++)
+            for (i32 beside = 0; beside < ranks; beside++) {
+                const i64 of = i / BRANCH_PAGES;
+                const i32 page = engine_branch_page(&g, of / branches, of % branches, i % BRANCH_PAGES, 16 + beside);
+                const i32 here = kv_local_page(g.lim.kv, page);
+                assert_true(page >= g.lim.pool_pages && here >= first && here < first + each);
+                assert_true(ranks == 1 || kv_owner(g.lim.kv, page) == (16 + beside) % ranks);
+                assert_false(taken[page]);
+                taken[page] = true;
+            }
+        free(taken);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_is_one_path), cmocka_unit_test(the_likeliest_come_in_paths),
-        cmocka_unit_test(what_is_no_number_is_left_out), cmocka_unit_test(any_tree_is_in_order)};
+        cmocka_unit_test(what_is_no_number_is_left_out), cmocka_unit_test(any_tree_is_in_order),
+        cmocka_unit_test(branches_have_pages_on_every_rank)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,29 +43,38 @@ template <int THREADS> static __device__ inline void send_part(piece_range here,
     }
 }
 
-/* The sum of everybody's piece, in the order of the ranks, who are `room` pieces apart in `sent`, but for this one's
- * `own`. */
-static __device__ inline uint4 sum_of_eight(const gpu_all_reduce_parts_args &a, const uint4 *sent, const uint4 *own,
+/* v: the piece of AHEAD ranks from rank `from` on, who are `room` pieces apart in `sent`, but for this one's `own`. */
+template <int AHEAD>
+static __device__ inline void load_of_ranks(const gpu_all_reduce_parts_args &a, const uint4 *sent, const uint4 *own,
+                                            int from, int piece, uint4 v[AHEAD]) {
+#pragma unroll
+    for (int r = 0; r < AHEAD; r++)
+        if (from + r < a.e.ranks)
+            v[r] = ld_cg_words4((from + r == a.e.rank ? own : sent + (from + r) * a.room) + piece);
+}
+/* They join sum, in the order of the ranks. */
+template <int AHEAD>
+static __device__ inline void add_of_ranks(int ranks, int from, const uint4 v[AHEAD], float sum[PIECE]) {
+#pragma unroll
+    for (int r = 0; r < AHEAD; r++) {
+        if (from + r >= ranks) continue;
+        float w[PIECE];
+        unpack(v[r], w);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) sum[k] = from + r ? sum[k] + w[k] : w[k];
+    }
+}
+
+/* The sum of everybody's piece, in the order of the ranks. */
+static __device__ inline uint4 sum_of_piece(const gpu_all_reduce_parts_args &a, const uint4 *sent, const uint4 *own,
                                             int piece) {
-    float sum[8];
+    float sum[PIECE];
     for (int from = 0; from < a.e.ranks; from += AT_ONCE) {
         uint4 v[AT_ONCE];
-#pragma unroll
-        for (int r = 0; r < AT_ONCE; r++)
-            if (from + r < a.e.ranks)
-                v[r] = ld_cg_words4((from + r == a.e.rank ? own : sent + (from + r) * a.room) + piece);
-#pragma unroll
-        for (int r = 0; r < AT_ONCE; r++) {
-            if (from + r >= a.e.ranks) continue;
-            const gpu_u32 two[4] = {v[r].x, v[r].y, v[r].z, v[r].w};
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                sum[2 * k] = from + r ? sum[2 * k] + low_f32(two[k]) : low_f32(two[k]);
-                sum[2 * k + 1] = from + r ? sum[2 * k + 1] + high_f32(two[k]) : high_f32(two[k]);
-            }
-        }
+        load_of_ranks<AT_ONCE>(a, sent, own, from, piece, v);
+        add_of_ranks<AT_ONCE>(a.e.ranks, from, v, sum);
     }
-    return {two_bf16(sum[0], sum[1]), two_bf16(sum[2], sum[3]), two_bf16(sum[4], sum[5]), two_bf16(sum[6], sum[7])};
+    return pack(sum);
 }
 
 template <int THREADS>
@@ -90,7 +99,7 @@ KERNEL_OF(all_reduce_parts, gpu_all_reduce_parts_args, GPU_THREADS, COMM_RESIDEN
     const uint4 *sent = pieces_of(a, me, 0);
     const piece_range here = pieces_here(a, me, 1);
     for (int p = here.from + (int)threadIdx.x; p < here.to; p += GPU_THREADS) {
-        const uint4 sum = sum_of_eight(a, sent, own, p);
+        const uint4 sum = sum_of_piece(a, sent, own, p);
         own[p] = sum;
         for (int i = 1; i < ranks; i++) ((uint4 *)results[(me + i) % ranks])[me * a.part + p] = sum;
     }
@@ -99,7 +108,8 @@ KERNEL_OF(all_reduce_parts, gpu_all_reduce_parts_args, GPU_THREADS, COMM_RESIDEN
     exchange_end(a.e, s);
 }
 
-enum { NORM_PIECES = 2 /* of a thread: rows of up to 8192 values */ };
+enum { NORM_PIECES = 2 /* of a thread: rows of up to 8192 values */, NORM_ROWS = 2 /* of a block, at a time */ };
+typedef uint4 pieces_of_rows[NORM_ROWS][NORM_PIECES];
 
 /* As mark_row() of rows.cuh, in everybody's marks. */
 static __device__ inline void mark_everywhere(const gpu_all_reduce_parts_args &a, gpu_i64 row, float squares, bool mine,
@@ -109,54 +119,94 @@ static __device__ inline void mark_everywhere(const gpu_all_reduce_parts_args &a
     if (__syncthreads_or(mine) && first && (int)threadIdx.x < a.e.ranks) ((int *)marks[threadIdx.x])[row] = a.norm.mark;
 }
 
-/* A row of this rank's part, from piece `first` of it on: the sum joins the residual stream, rounded before and after,
- * and its norm goes to everybody's rows. The sum of squares has the order of rows.cu's norm. */
-static __device__ inline void norm_own_row(const gpu_all_reduce_parts_args &a, const uint4 *sent, int first,
-                                           void *const *results, void *const *marks) {
+/* Where piece p of a thread of row r lies in this rank's part, which has NORM_ROWS rows from piece `first` on; -1: the
+ * row, or the block's last row, ends before. */
+static __device__ inline int norm_place(const gpu_all_reduce_parts_args &a, int first, int end, int r, int p) {
+    const int c = p * GPU_NORM_THREADS + (int)threadIdx.x, at = first + r * a.together + c;
+    return c < a.together && at < end ? at : -1;
+}
+
+/* stream: of NORM_ROWS rows of this rank's part, the residual stream and the ranks' sum, rounded before and after they
+ * are added; zeros where there is no row. One row's loads are over before the next one's would begin, and take longer
+ * to come than to be read: so those of all rows, from AHEAD ranks, are under way together. */
+static __device__ inline void sum_own_rows(const gpu_all_reduce_parts_args &a, const uint4 *sent, int first, int end,
+                                           pieces_of_rows stream) {
+    enum { EACH = NORM_ROWS * NORM_PIECES, AHEAD = 2 /* more have no room in registers */ };
+    const uint4 *own = (const uint4 *)a.x + a.e.rank * a.part, *x = (const uint4 *)a.norm.x + a.e.rank * a.part;
+    float sums[EACH][PIECE];
+#pragma unroll 1
+    for (int from = 0; from < a.e.ranks; from += AHEAD) {
+        uint4 v[EACH][AHEAD];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const int at = norm_place(a, first, end, i / NORM_PIECES, i % NORM_PIECES);
+            if (at >= 0) load_of_ranks<AHEAD>(a, sent, own, from, at, v[i]);
+            if (at >= 0 && !from) stream[i / NORM_PIECES][i % NORM_PIECES] = x[at];
+        }
+#pragma unroll
+        for (int i = 0; i < EACH; i++) add_of_ranks<AHEAD>(a.e.ranks, from, v[i], sums[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        uint4 &to = stream[i / NORM_PIECES][i % NORM_PIECES];
+        float v[PIECE], w[PIECE];
+        unpack(to, v), unpack(pack(sums[i]), w);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) v[k] += w[k];
+        to = norm_place(a, first, end, i / NORM_PIECES, i % NORM_PIECES) < 0 ? uint4{0, 0, 0, 0} : pack(v);
+    }
+}
+
+/* The norm of what sum_own_rows() gave, to everybody's rows. */
+static __device__ inline void norm_own_row(const gpu_all_reduce_parts_args &a, int first, int end, int r,
+                                           const uint4 *stream, float squares, void *const *results,
+                                           void *const *marks) {
     const gpu_norm_args &norm = a.norm;
-    const gpu_i64 at = a.e.rank * a.part + first; /* of the launch's rows, in pieces */
-    uint4 sum[NORM_PIECES];
-    float squares = 0;
+    const gpu_i64 part = a.e.rank * a.part; /* of the launch's rows, in pieces */
+    const float scale = rsqrtf(squares / (float)norm.dim + norm.eps);
     bool bad = false;
 #pragma unroll
     for (int p = 0; p < NORM_PIECES; p++) {
-        const int c = p * GPU_NORM_THREADS + (int)threadIdx.x;
+        const int here = norm_place(a, first, end, r, p);
+        const gpu_i64 at = part + here;
         float v[PIECE], w[PIECE];
-        sum[p] = {0, 0, 0, 0};
-        if (c < a.together) {
-            sum[p] = ((const uint4 *)norm.x)[at + c];
-            unpack(sum_of_eight(a, sent, (const uint4 *)a.x + a.e.rank * a.part, first + c), w);
-            unpack(sum[p], v);
-#pragma unroll
-            for (int k = 0; k < PIECE; k++) v[k] += w[k];
-            sum[p] = pack(v);
-        }
-        unpack(sum[p], v);
-#pragma unroll
-        for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
-    }
-    squares = block_sum_of<GPU_NORM_THREADS / 32>(squares);
-    const float scale = rsqrtf(squares / (float)norm.dim + norm.eps);
-#pragma unroll
-    for (int p = 0; p < NORM_PIECES; p++) {
-        const int c = p * GPU_NORM_THREADS + (int)threadIdx.x;
-        float v[PIECE], w[PIECE];
-        if (c >= a.together) continue;
-        row_load_weight(norm.weight, (gpu_i64)c * PIECE, true, w);
-        ((uint4 *)norm.sum)[at + c] = sum[p];
-        unpack(sum[p], v);
+        if (here < 0) continue;
+        row_load_weight(norm.weight, (gpu_i64)(p * GPU_NORM_THREADS + (int)threadIdx.x) * PIECE, true, w);
+        ((uint4 *)norm.sum)[at] = stream[p];
+        unpack(stream[p], v);
 #pragma unroll
         for (int k = 0; k < PIECE; k++) v[k] = v[k] * scale * w[k];
         const uint4 out = pack(v);
-        ((uint4 *)norm.out)[at + c] = out;
+        ((uint4 *)norm.out)[at] = out;
         if (!a.own_alone) {
-            for (int i = 1; i < a.e.ranks; i++) ((uint4 *)results[(a.e.rank + i) % a.e.ranks])[at + c] = out;
-            for (int i = 1; i < a.played && at + i * a.part < a.n / 8; i++)
-                ((uint4 *)norm.out)[at + i * a.part + c] = out;
+#pragma unroll 1
+            for (int i = 1; i < a.e.ranks; i++) ((uint4 *)results[(a.e.rank + i) % a.e.ranks])[at] = out;
+#pragma unroll 1
+            for (int i = 1; i < a.played && at + i * a.part < a.n / 8; i++) ((uint4 *)norm.out)[at + i * a.part] = out;
         }
-        bad |= has_bad(sum[p]);
+        bad |= has_bad(stream[p]);
     }
-    mark_everywhere(a, at / a.together, squares, bad, marks);
+    mark_everywhere(a, (part + first) / a.together + r, squares, bad, marks);
+}
+
+/* NORM_ROWS rows of this rank's part, from piece `first` of it on. The sums of squares have the order of rows.cu's
+ * norm. */
+static __device__ inline void norm_own_rows(const gpu_all_reduce_parts_args &a, const uint4 *sent, int first, int end,
+                                            void *const *results, void *const *marks) {
+    pieces_of_rows stream;
+    float squares[NORM_ROWS] = {};
+    sum_own_rows(a, sent, first, end, stream);
+#pragma unroll
+    for (int i = 0; i < NORM_ROWS * NORM_PIECES; i++) {
+        float v[PIECE];
+        unpack(stream[i / NORM_PIECES][i % NORM_PIECES], v);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) squares[i / NORM_PIECES] = fmaf(v[k], v[k], squares[i / NORM_PIECES]);
+    }
+    block_sums_of<GPU_NORM_THREADS / 32>(squares);
+#pragma unroll
+    for (int r = 0; r < NORM_ROWS; r++)
+        if (first + r * a.together < end) norm_own_row(a, first, end, r, stream[r], squares[r], results, marks);
 }
 
 KERNEL_OF(all_reduce_parts_norm, gpu_all_reduce_parts_args, GPU_NORM_THREADS, 1) {
@@ -171,7 +221,8 @@ KERNEL_OF(all_reduce_parts_norm, gpu_all_reduce_parts_args, GPU_NORM_THREADS, 1)
     if (!wait_for_all(a.e, a.flags, s, 0)) return;
     const uint4 *sent = pieces_of(a, a.e.rank, 0);
     const piece_range here = pieces_here(a, a.e.rank, a.together);
-    for (int first = here.from; first < here.to; first += a.together) norm_own_row(a, sent, first, results, marks);
+    for (int first = here.from; first < here.to; first += NORM_ROWS * a.together)
+        norm_own_rows(a, sent, first, here.to, results, marks);
     tell(a.e, a.flags, s, 1);
     if (!wait_for_all(a.e, a.flags, s, 1)) return;
     exchange_end(a.e, s);

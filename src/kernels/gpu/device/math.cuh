@@ -155,6 +155,19 @@ template <int WARPS> static __device__ inline float block_sum_of(float v) {
     __shared__ float each[WARPS];
     return block_sum_in<WARPS>(v, each);
 }
+/* EACH of them at once, each in the order that it alone would have. */
+template <int WARPS, int EACH> static __device__ inline void block_sums_of(float (&v)[EACH]) {
+    __shared__ float each[EACH][WARPS];
+    for (int i = 0; i < EACH; i++) v[i] = warp_sum(v[i]);
+    __syncthreads();
+    for (int i = 0; i < EACH; i++)
+        if (threadIdx.x % 32 == 0) each[i][threadIdx.x / 32] = v[i];
+    __syncthreads();
+    for (int i = 0; i < EACH; i++) {
+        v[i] = 0;
+        for (int w = 0; w < WARPS; w++) v[i] += each[i][w];
+    }
+}
 static __device__ inline float block_sum(float v) { return block_sum_of<GPU_WARPS>(v); }
 
 /* A byte a weight: e4m3 or int8. */
