@@ -199,8 +199,9 @@ typedef struct rank_seams {
     void (*merge)(const ops *o, const merge_parts_args *a);
     void (*collect)(const ops *o, const collect_pages_args *a);
     /* logits [n, this rank's share of the vocabulary]: `rows` gets the whole ones of the rows that this rank draws,
-     * those of comm_rows() (device/comm.h). */
-    void (*head)(const ops *o, const f32 *logits, i64 n, f32 *rows);
+     * those of comm_rows() (device/comm.h). first [ranks + 1]: where each rank's share begins; the last: where it
+     * ends. */
+    void (*head)(const ops *o, const f32 *logits, i64 n, const i64 *first, f32 *rows);
     /* ids [n, rounded up to a multiple of ranks]: each rank has drawn its rows'; all get all. */
     void (*draw)(const ops *o, i32 *ids, i64 n);
 } rank_seams;

@@ -55,9 +55,9 @@ static void rows_to_all(const ops *o, const divided_rows *of, i64 count, i64 n) 
     p->norms.share_rows(o, p->c, of, count, n);
 }
 
-static void rows_of_logits(const ops *o, const f32 *logits, i64 n, f32 *rows) {
-    tensor_parallel *p = split_of(o);
-    p->c->columns_to_rows(p->c, logits, n, p->vocab_first, rows);
+static void rows_of_logits(const ops *o, const f32 *logits, i64 n, const i64 *first, f32 *rows) {
+    comm *c = split_of(o)->c;
+    c->columns_to_rows(c, logits, n, first, rows);
 }
 
 static void gather_ids(const ops *o, i32 *ids, i64 n) {

@@ -26,9 +26,8 @@ typedef struct {
 typedef struct {
     comm *c; /* moves the data */
     norm_seams norms;
-    ordered_sums ordered;                /* values 0: the comm's own sums */
-    i64 kv_ranks;                        /* that divide the KV cache; of a slice more than c has */
-    i64 vocab_first[COMM_RANKS_MAX + 1]; /* where each rank's share of the vocabulary begins; the last: where it ends */
+    ordered_sums ordered; /* values 0: the comm's own sums */
+    i64 kv_ranks;         /* that divide the KV cache; of a slice more than c has */
 } tensor_parallel;
 
 /* *p must outlive the seams. */

@@ -53,15 +53,11 @@ static bool same_data(const tensor_info *a, const tensor_info *b) {
     return a->type == b->type && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
 }
 
-/* The draft's own embedding, unless it is the model's, which it usually is. */
+/* The draft's own embedding, whole on every rank, unless it is the model's, which it usually is. */
 static status bind_embedding(binder *b, draft_weights *w) {
-    const model_config *c = b->c;
     const tensor_info *own = b->ck ? checkpoint_find(b->ck, "embed_tokens.weight") : NULL;
     if (!own || (b->embedding && same_data(own, b->embedding))) return ST_OK;
-    if (c->ranks > 1)
-        return err_set(b->e, ST_UNSUPPORTED, "tensor %s differs from the model's embedding: not with several ranks",
-                       own->name);
-    return bind_linear(b, &w->of.embed, WK_TABLE, whole_matrix(b->draft->target_vocab, c->hidden), "embed_tokens");
+    return bind_linear(b, &w->of.embed, WK_TABLE, whole_matrix(b->draft->target_vocab, b->c->hidden), "embed_tokens");
 }
 
 static status bind_head(binder *b, draft_weights *w) {

@@ -413,6 +413,11 @@ status model_config_split(model_config *c, i64 ranks, i64 rank, const char *opti
     return ST_OK;
 }
 
+void model_vocab_shares(const model_config *c, i64 ranks, i64 *first) {
+    for (i64 r = 0; r < ranks; r++) first[r] = c->slice ? r * c->vocab_held : share_begin(c->vocab, ranks, r);
+    first[ranks] = model_vocab_there(c);
+}
+
 status model_divide_layers(i64 n, i64 stages, const char *given, const char *option, i64 *layers, err *e) {
     const char *at = given;
     i64 sum = 0;

@@ -64,6 +64,10 @@ status model_config_override(model_config *c, const char *assignment, err *e);
  * and kv_a whole. ST_INPUT says what cannot be divided by `option`. */
 status model_config_split(model_config *c, i64 ranks, i64 rank, const char *option, err *e);
 
+/* first [ranks + 1]: where the vocabulary's share of each of so many ranks that exchange begins, of which c is one; the
+ * last: where it ends. */
+void model_vocab_shares(const model_config *c, i64 ranks, i64 *first);
+
 /* How n layers are divided among stages: `layers` [stages] gets the number of each. given: "31,30"; NULL: as many for
  * each, the first ones one more. ST_INPUT: `option` and what is wrong. */
 enum { STAGES_MAX = 64 };

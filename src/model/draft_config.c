@@ -232,10 +232,6 @@ status draft_config_split(draft_config *d, i64 ranks, i64 rank, const char *opti
     if (st == ST_OK && d->layout == DRAFT_LLAMA && d->kv_heads % ranks)
         st = err_set(e, ST_INPUT, "%s %lld: %lld KV heads cannot be divided so", option, (long long)ranks,
                      (long long)d->kv_heads);
-    if (st == ST_OK && d->layer.vocab != d->target_vocab)
-        st = err_set(e, ST_UNSUPPORTED,
-                     "%s %lld: a draft with a vocabulary of its own (%lld of %lld tokens) runs on one rank alone",
-                     option, (long long)ranks, (long long)d->layer.vocab, (long long)d->target_vocab);
     if (st != ST_OK) return err_prefix(e, "the draft"), st;
     d->kv_heads /= ranks;
     return ST_OK;

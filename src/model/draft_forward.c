@@ -253,7 +253,7 @@ static void guess(draft *t, i64 n, i64 step) {
                                       .x_stride = c->hidden,
                                       .y_stride = c->vocab_held,
                                       .y_type = DT_F32});
-    if (whole) r->head(t->o, t->logits, n, t->whole);
+    if (whole) model_rows_of_logits(t->o, c, t->logits, n, t->whole);
     if (draft_is_tree(t)) return draft_tree_guess(t, n, step);
     const sample_args a = {.logits = whole ? t->whole : t->logits,
                            .rows = t->greedy,

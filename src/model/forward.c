@@ -451,7 +451,7 @@ void model_draw(model *m, const model_batch *b) {
     const i64 vocab = model_vocab_there(m->c);
     const row_range own = model_drawn_rows(m, b->n_out);
     if (!b->draws) return mark_logits(m, b->n_out);
-    if (whole) r->head(m->o, m->logits, b->n_out, m->whole);
+    if (whole) model_rows_of_logits(m->o, m->c, m->logits, b->n_out, m->whole);
     sample_args a = {.logits = whole ? m->whole : m->logits,
                      .rows = m->tables_dev.draws + own.from,
                      .masks = m->masks,

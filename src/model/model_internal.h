@@ -115,6 +115,13 @@ static inline row_range model_drawn_rows(const model *m, i64 n) {
     return r && r->head ? comm_rows(n, r->ranks, r->rank) : (row_range){0, n};
 }
 
+/* rank_seams.head of the vocabulary of c, which o->ranks divide: the model's, or a draft's. */
+static inline void model_rows_of_logits(const ops *o, const model_config *c, const f32 *logits, i64 n, f32 *rows) {
+    i64 first[COMM_RANKS_MAX + 1];
+    model_vocab_shares(c, o->ranks->ranks, first);
+    o->ranks->head(o, logits, n, first, rows);
+}
+
 static inline i64 model_mask_words(const model *m) { return ceil_div(m->c->vocab, 64); }
 
 /* Are the wanted rows all rows, in order? */

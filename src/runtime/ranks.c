@@ -152,7 +152,6 @@ row_range ranks_places(const ranks *r, i64 process, i64 stage) {
     return (row_range){max_i64(min_i64(first, r->tp), 0), max_i64(min_i64(first + r->held, r->tp), 0)};
 }
 
-/* Every rank's share of the vocabulary begins where the one before ends. */
 static status set_configs(ranks *r, const model_config *c, const i64 *layers, err *e) {
     status st = ST_OK;
     for (i64 i = 0; st == ST_OK && i < r->n; i++) {
@@ -162,8 +161,6 @@ static status set_configs(ranks *r, const model_config *c, const i64 *layers, er
             model_config_slice_rank(&own, place);
         else if (r->tp > 1)
             st = model_config_split(&own, r->tp, place, "--tp", e);
-        r->vocab_first[place] = own.vocab_first;
-        r->vocab_first[place + 1] = model_vocab_there(&own);
         if (r->pp > 1) model_config_stage(&own, r->pp, i / r->tp, layers);
         if (i < r->first || i >= r->first + r->held) continue;
         rank *k = &r->of[i - r->first];
@@ -171,6 +168,7 @@ static status set_configs(ranks *r, const model_config *c, const i64 *layers, er
         k->stage = i / r->tp, k->place = place;
         k->config = own;
     }
+    if (st == ST_OK) model_vocab_shares(&r->of[0].config, r->tp, r->vocab_first);
     return st;
 }
 
@@ -312,7 +310,6 @@ static void set_seams(ranks *r, rank *k) {
     if (r->pp > 1) k->backend.ops.pipeline = &k->links;
     if (!k->data) return;
     k->split.c = k->data;
-    for (i64 p = 0; p <= r->tp; p++) k->split.vocab_first[p] = r->vocab_first[p];
     /* how a sum norms too hangs on how many rows there are */
     if (!r->ordered) k->split.norms = backend_norm_seams(&k->backend, k->data);
     k->seams = tensor_parallel_seams(&k->split);

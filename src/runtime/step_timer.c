@@ -125,7 +125,9 @@ status step_timer_drafts(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *s
                                     .pages = m->pages + i * m->each,
                                     .guess = true,
                                     .branches = engine_guess_pages(m->g, min_i64(i, m->g->draft_lim.sequences - 1))};
-    const draft_batch b = {.n_spans = sequences, .spans = m->drafts, .steps = engine_draft_steps(m->g)};
+    const i64 most = engine_draft_steps(m->g);
+    const draft_batch b = {
+        .n_spans = sequences, .spans = m->drafts, .steps = rows > 1 ? min_i64(rows - 1, most) : most};
     const f64 began = now_s();
     status st = engine_queue_drafts(m->g, &b, e);
     if (st == ST_OK) st = engine_collect_drafts(m->g, &b, e);

@@ -17,8 +17,8 @@ status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seco
 /* One step of so many tokens for each of the first `sequences`, from position `pos` on: with more than one a step that
  * checks drafts. */
 status step_timer_decode(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e);
-/* The draft model's pass behind such a step, all of whose rows were kept: as many guesses as the engine's draft makes.
- * From its tables to its guesses on the host. */
+/* The draft model's pass behind such a step, all of whose rows were kept: of a row as many guesses as the engine's
+ * draft makes, of more those that the next such step checks. From its tables to its guesses on the host. */
 status step_timer_drafts(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e);
 
 /* What a layer's ranks exchange: sums of rows of the hidden size (with their norm, where it is one launch that norms a

@@ -5,6 +5,11 @@
 
 enum { WARM_ANSWERS = 64, WARM_CHECKED = 16, WARM_PROMPT = 64 /* the smallest is longer */ };
 
+/* Steps of 1, 2, .. answers with so many rows each: up to `steps` of the model, up to `passes` of the draft. */
+typedef struct {
+    i64 rows, steps, passes;
+} warm_shape;
+
 typedef struct {
     step_timer *timer;
     i64 guesses; /* of the draft model; 0: there is none */
@@ -40,26 +45,36 @@ static status warm_prompts(engine *g, warm_run *w, err *e) {
     return st;
 }
 
-/* So many answers a step, each with so many rows. */
-static status warm_answers(engine *g, warm_run *w, i64 most, i64 rows, err *e) {
-    most = min_i64(min_i64(most, g->max_running), min_i64(g->pages.n_free, g->lim.decode_rows / rows));
-    if (rows > 1) most = min_i64(most, g->draft_lim.sequences);
+static status warm_answers(engine *g, warm_run *w, warm_shape s, err *e) {
+    i64 most = min_i64(min_i64(max_i64(s.steps, s.passes), g->max_running),
+                       min_i64(g->pages.n_free, g->lim.decode_rows / s.rows));
+    if (s.passes) most = min_i64(most, g->draft_lim.sequences);
     if (most < 1 || longest(g) < KV_PAGE) return ST_OK;
-    status st = step_timer_open(&w->timer, g, most, KV_PAGE, rows, 0, e);
+    status st = step_timer_open(&w->timer, g, most, KV_PAGE, s.rows, 0, e);
     for (i64 n = 1; st == ST_OK && n <= most; n++) {
-        st = step_timer_decode(w->timer, n, rows, 0, &w->ignored, e);
-        if (st == ST_OK && rows > 1) st = step_timer_drafts(w->timer, n, rows, 0, &w->ignored, e);
+        if (n <= s.steps) st = step_timer_decode(w->timer, n, s.rows, 0, &w->ignored, e);
+        if (st == ST_OK && n <= s.passes) st = step_timer_drafts(w->timer, n, s.rows, 0, &w->ignored, e);
         st = warm_step_done(w, st, e);
     }
     step_timer_close(w->timer);
     return st;
 }
 
+/* Chains of each length. Of a tree how many rows its step has is not known before. */
+static status warm_drafts(engine *g, warm_run *w, err *e) {
+    status st = ST_OK;
+    if (w->guesses && g->draft_lim.topk > 1)
+        return warm_answers(g, w, (warm_shape){1 + w->guesses, 0, WARM_ANSWERS}, e);
+    for (i64 n = w->guesses; st == ST_OK && n > 0; n--)
+        st = warm_answers(g, w, (warm_shape){1 + n, WARM_CHECKED, WARM_ANSWERS}, e);
+    return st;
+}
+
 status engine_warm_up(engine *g, i64 *steps, err *e) {
     warm_run w = {.guesses = engine_draft_steps(g)};
     status st = warm_prompts(g, &w, e);
-    if (st == ST_OK) st = warm_answers(g, &w, WARM_ANSWERS, 1, e);
-    if (st == ST_OK && w.guesses && g->draft_lim.topk < 2) st = warm_answers(g, &w, WARM_CHECKED, 1 + w.guesses, e);
+    if (st == ST_OK) st = warm_answers(g, &w, (warm_shape){1, WARM_ANSWERS, 0}, e);
+    if (st == ST_OK) st = warm_drafts(g, &w, e);
     if (g->hosts) hosts_forget_counts(g->hosts);
     *steps = w.steps;
     if (w.bad) log_warn("warming up, %lld of %lld steps: %s", (long long)w.bad, (long long)w.steps, w.first_bad.text);
