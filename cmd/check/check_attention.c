@@ -388,8 +388,12 @@ void check_mla_decode(check *c) {
     }
 }
 
-/* Pages of rows: the first has `first`, the others 1 to 6. */
-static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim, dtype t) {
+/* Pages of sequences: the first has `first`, the others 1 to 6. Of each come `group` rows, ascending. */
+typedef struct {
+    i64 heads, n, first, group;
+} values_rows;
+static void mla_decode_values_case(check *c, const values_rows *s, i64 latent, i64 v_dim, dtype t) {
+    const i64 h = s->heads, n = s->n, first = s->first, group = s->group;
     i64 rope = 64, nope = 128, width = latent + rope, stride = max_i64(first, 6), pages = first + 6 * n;
     void *kv = check_kv_pool(c, t, pages, width), *wide = check_kv_widen(c, kv, t, pages * KV_PAGE * width);
     check_weight w = check_kv_b(c, WF_BF16, h, nope, v_dim, latent);
@@ -397,10 +401,11 @@ static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent
               y = check_output(c, n * h * v_dim), z = check_output(c, n * h * v_dim);
     i32 *list = check_alloc(c, (u64)(n * stride) * 4), *len = check_alloc(c, (u64)n * 4);
     for (i64 i = 0; i < n; i++) {
-        len[i] = (i32)(i ? 1 + i * 97 % (6 * KV_PAGE) : first * KV_PAGE - 3);
-        for (i64 k = 0; k < stride; k++) list[i * stride + k] = (i32)((i * 6 + k) % pages);
+        const i64 of = i / group;
+        len[i] = (i32)((of ? 1 + of * 97 % (6 * KV_PAGE - 8) : first * KV_PAGE - 3 - group) + i % group);
+        for (i64 k = 0; k < stride; k++) list[i * stride + k] = (i32)((of * 6 + k) % pages);
     }
-    mla_decode_args a = {q.h, kv, list, len, o.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, 1, NULL},
+    mla_decode_args a = {q.h, kv, list, len, o.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, group, NULL},
                     b = {q.f, wide, list, len, o.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f, 1, NULL};
     a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
@@ -423,19 +428,21 @@ static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent
     check_case_end(c);
 }
 
-/* Rows of one piece and of many, every width of wgmma, more heads than a block of attention has, shapes that are not
- * for it. */
+/* Rows of one piece and of many, every width of wgmma, more heads than a block of attention has, several rows of a
+ * sequence, shapes that are not for it. */
 void check_mla_decode_values(check *c) {
-    static const struct {
-        i64 heads, n, first;
-    } s[] = {{8, 1, 140}, {2, 1, 1},  {2, 2, 40}, {16, 3, 6},  {1, 8, 3},  {8, 13, 20},
-             {3, 20, 2},  {2, 40, 9}, {1, 64, 2}, {1, 48, 70}, {64, 1, 5}, {20, 5, 3}};
+    static const values_rows s[] = {{8, 1, 140, 1}, {2, 1, 1, 1},  {2, 2, 40, 1},  {16, 3, 6, 1},   {1, 8, 3, 1},
+                                    {8, 13, 20, 1}, {3, 20, 2, 1}, {2, 40, 9, 1},  {1, 64, 2, 1},   {1, 48, 70, 1},
+                                    {64, 1, 5, 1},  {20, 5, 3, 1}, {8, 4, 140, 4}, {8, 8, 40, 4},   {8, 6, 3, 2},
+                                    {8, 2, 1, 2},   {2, 24, 9, 8}, {4, 15, 5, 5},  {16, 12, 30, 4}, {8, 64, 6, 4},
+                                    {8, 3, 9, 3},   {8, 40, 20, 2}},
+                             narrow = {3, 4, 2, 1};
     for (size_t t = 0; t < CHECK_KV_TYPES; t++)
         for (size_t i = 0; i < COUNT_OF(s); i++)
             if (check_kv_types[t] == DT_BF16 || s[i].n != 20)
-                mla_decode_values_case(c, s[i].heads, s[i].n, s[i].first, 512, 128, check_kv_types[t]);
-    mla_decode_values_case(c, 3, 4, 2, 512, 64, DT_BF16);
-    mla_decode_values_case(c, 3, 4, 2, 128, 128, DT_BF16);
+                mla_decode_values_case(c, &s[i], 512, 128, check_kv_types[t]);
+    mla_decode_values_case(c, &narrow, 512, 64, DT_BF16);
+    mla_decode_values_case(c, &narrow, 128, 128, DT_BF16);
 }
 
 typedef struct {

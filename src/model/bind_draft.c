@@ -20,10 +20,12 @@ static status norm_of_layer(binder *b, op_weight **out, i64 n, const char *name)
 static status bind_features(binder *b, draft_weights *w) {
     const draft_config *d = b->draft;
     const i64 hidden = d->layer.hidden;
-    BIND_TRY(bind_linear(b, &w->fc, WK_LINEAR, whole_matrix(hidden, d->n_taps * hidden), "fc"));
+    const i64 wide = draft_features(d), held = draft_features_held(d);
+    BIND_TRY(
+        bind_linear(b, &w->fc, WK_LINEAR, held < wide ? col_share(b, hidden, held) : whole_matrix(hidden, wide), "fc"));
     for (int i = 0; d->norm_features && i < d->n_taps; i++)
         BIND_TRY(bind_vector(b, &w->tap_norm[i], hidden, "fc_norm.%d.weight", i));
-    return d->norm_all_features ? bind_vector(b, &w->taps_norm, d->n_taps * hidden, "input_norm.weight") : ST_OK;
+    return d->norm_all_features ? bind_vector(b, &w->taps_norm, wide, "input_norm.weight") : ST_OK;
 }
 
 static status bind_latent(binder *b, layer_weights *w) {

@@ -35,6 +35,14 @@ status draft_config_parse(draft_config *d, const char *json, size_t len, const m
 /* From here on d is rank `rank`'s share of `ranks`, as model_config_split() has it. */
 status draft_config_split(draft_config *d, i64 ranks, i64 rank, const char *option, err *e);
 
+/* Columns of a token's features, and those of them that this rank multiplies with fc, behind which ranks have a sum:
+ * all where they cannot be divided into whole blocks of FP8. */
+static inline i64 draft_features(const draft_config *d) { return d->n_taps * d->layer.hidden; }
+static inline i64 draft_features_held(const draft_config *d) {
+    const i64 ranks = d->layer.ranks > 1 ? d->layer.ranks : 1;
+    return draft_features(d) % (128 * ranks) ? draft_features(d) : draft_features(d) / ranks;
+}
+
 /* Values of a KV row of one token. */
 static inline i64 draft_kv_width(const draft_config *d) {
     const model_config *c = &d->layer;

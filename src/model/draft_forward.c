@@ -60,7 +60,8 @@ static void draft_gather(draft *t, const void *x, i64 x_stride, const i32 *rows,
 
 /* x [n, hidden] of the model's features. */
 static void narrow_features(draft *t, const i32 *rows, i64 n) {
-    const i64 hidden = t->c->hidden, wide = t->d->n_taps * hidden;
+    const i64 hidden = t->c->hidden, wide = draft_features(t->d), held = draft_features_held(t->d);
+    const rank_seams *r = t->o->ranks;
     draft_gather(t, t->target->features, wide, rows, t->features, n, wide);
     norm_args a = draft_norm_of(t, NULL, NULL, NULL, n, wide);
     a.x_stride = wide;
@@ -73,7 +74,8 @@ static void narrow_features(draft *t, const i32 *rows, i64 n) {
         a.weight = t->w.taps_norm, a.x = a.out = t->features, a.dim = wide;
         t->o->norm(t->o, &a);
     }
-    draft_linear(t, t->w.fc, t->features, wide, t->x, hidden, n);
+    draft_linear(t, t->w.fc, act_at(t, t->features, held < wide ? t->c->rank * held : 0), wide, t->x, hidden, n);
+    if (held < wide && r && r->reduce) r->reduce(t->o, t->x, n, hidden, hidden);
 }
 
 static kv_write_args latent_row(const draft *t, const void *kv_a, const f32 *rope, const i64 *slots, i64 n) {

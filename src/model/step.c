@@ -126,17 +126,22 @@ static void queue_draw(model *m, const model_batch *b) {
     send_results(m, b);
 }
 
-/* Rows of each sequence in decode form, if all have as many; else 1. */
-static i64 rows_each(const model_batch *b) {
+/* Rows of each sequence in decode form, if all have as many and had better be read together; else 1. */
+static i64 rows_each(const model *m, const model_batch *b) {
     const i64 first = b->n_spans && b->spans[0].absorbed ? b->spans[0].n : 1;
-    for (i64 s = 0; s < b->n_spans; s++)
-        if (b->spans[s].absorbed && b->spans[s].n != first) return 1;
-    return first <= GROUP_MOST ? first : 1;
+    i64 tokens = 0;
+    for (i64 s = 0; s < b->n_spans; s++) {
+        const model_span *p = &b->spans[s];
+        if (!p->absorbed) continue;
+        if (p->n != first) return 1;
+        tokens += p->n * (p->pos0 + p->n);
+    }
+    return first <= GROUP_MOST && fused_mla_groups_pay(m->o, m->c->n_heads, tokens) ? first : 1;
 }
 
 static status queue(model *m, const model_batch *b, err *e) {
     i64 n_abs;
-    m->group = rows_each(b);
+    m->group = rows_each(m, b);
     m->branched = b->n_copies > 0;
     u64 bytes = tables_fill(&m->lim, b, model_vocab_there(m->c), &m->tables_host, &n_abs);
     m->mem.dev->write(m->mem.dev, m->tables_dev.bad_logits, m->tables_host.bad_logits, bytes);

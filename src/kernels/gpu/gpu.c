@@ -294,7 +294,8 @@ void ops_close_gpu(ops *o) {
 }
 
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
-    static const fused_ops fused = {FUSED_OPS(GPU_SLOT).mla_decode_plan_bytes = sizeof(gpu_decode_plan)};
+    static const fused_ops fused = {FUSED_OPS(GPU_SLOT).mla_decode_plan_bytes = sizeof(gpu_decode_plan),
+                                    .mla_groups_pay = gpu_decode_groups_pay};
     *o = (ops){.name = gpu_name(g)};
     if (act != DT_BF16)
         return err_set(e, ST_UNSUPPORTED,

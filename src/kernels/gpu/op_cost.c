@@ -283,7 +283,8 @@ static void cost_patch_merge(const ops *o, const patch_merge_args *a) {
 
 status ops_cost(ops *o, err *e) {
 #define COST_SLOT(op) .op = cost_##op,
-    static const fused_ops fused = {FUSED_OPS(COST_SLOT).mla_decode_plan_bytes = sizeof(gpu_decode_plan)};
+    static const fused_ops fused = {FUSED_OPS(COST_SLOT).mla_decode_plan_bytes = sizeof(gpu_decode_plan),
+                                    .mla_groups_pay = gpu_decode_groups_pay};
 #undef COST_SLOT
     struct op_costs *c = calloc(1, sizeof *c);
     if (!c) return err_nomem(e, "the profile", sizeof *c);

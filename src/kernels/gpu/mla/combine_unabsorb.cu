@@ -23,37 +23,51 @@ enum {
     PITCH = DIM + 4      /* floats from token to token */
 };
 
+/* Of each token's row: as gpu_decode_rows; head: which of those of decode's row is its own. */
 typedef struct {
-    gpu_decode_rows rows;
-    float top[GPU_VALUES_PIECES], weight[GPU_VALUES_PIECES], all[GPU_SKINNY];
+    int from[GPU_SKINNY], at[GPU_SKINNY + 1], head[GPU_SKINNY];
+    float all[GPU_SKINNY], *top, *weight; /* [pieces] */
     float4 part[GPU_THREADS];
 } values_state;
 static_assert(sizeof(values_state) <= VALUES_STATE, "params.h");
+static_assert(sizeof(gpu_decode_rows) <= sizeof(float4) * GPU_THREADS, "load_pieces");
 
-/* By the whole block. */
-static __device__ inline void load_pieces(const gpu_decode_args &a, values_state *s) {
-    enum { WORDS = sizeof(gpu_decode_rows) / sizeof(int) };
-    static_assert((int)WORDS <= (int)GPU_THREADS, "a word a thread");
-    if (!a.plan && threadIdx.x < 32) find_pieces(a, &s->rows);
-    if (a.plan && threadIdx.x < WORDS) ((int *)&s->rows)[threadIdx.x] = ((const int *)&a.plan->rows)[threadIdx.x];
+/* By the whole block. Decode's row is a group of tokens' rows, which have its pieces each, of heads of their own. */
+static __device__ inline void load_pieces(const gpu_combine_unabsorb_args &c, values_state *s, int h) {
+    const gpu_decode_args &a = c.decode;
+    const gpu_decode_rows *rows = a.plan ? &a.plan->rows : (const gpu_decode_rows *)s->part;
+    const int t = threadIdx.x, row = t / a.group, place = t % a.group;
+    if (t == 0) s->top = (float *)((unsigned char *)s + VALUES_STATE), s->weight = s->top + c.pieces;
+    if (!a.plan) {
+        if (t < 32) find_pieces(a, (gpu_decode_rows *)s->part);
+        __syncthreads();
+    }
+    if (t > GPU_SKINNY) return;
+    if (t >= c.tokens) {
+        s->at[t] = rows->at[GPU_SKINNY] * a.group;
+        return;
+    }
+    const int begin = rows->at[row], count = rows->at[row + 1] - begin;
+    s->from[t] = rows->from[row], s->at[t] = begin * a.group + place * count, s->head[t] = place * a.group_heads + h;
 }
 
 /* Of every piece its weight, of every row the sum that divides. */
-static __device__ inline void piece_weights(const gpu_decode_args &a, values_state *s, gpu_i64 h) {
-    int total = s->rows.at[GPU_SKINNY], lane = threadIdx.x % 32;
+static __device__ inline void piece_weights(const gpu_combine_unabsorb_args &c, values_state *s) {
+    const gpu_decode_args &a = c.decode;
+    int total = s->at[GPU_SKINNY], lane = threadIdx.x % 32;
     for (int e = threadIdx.x; e < total; e += GPU_THREADS) {
         int row = 0;
         for (int step = GPU_SKINNY / 2; step; step /= 2)
-            if (s->rows.at[row + step] <= e) row += step;
-        int k = e - s->rows.at[row];
+            if (s->at[row + step] <= e) row += step;
+        int k = e - s->at[row];
         float2 state = {0, 1};
-        if (s->rows.at[row + 1] - s->rows.at[row] > 1)
-            state = *(const float2 *)part_state(a, part_slot(s->rows.from[row] + k, k == 0), h);
+        if (s->at[row + 1] - s->at[row] > 1)
+            state = *(const float2 *)part_state(a, part_slot(s->from[row] + k, k == 0), s->head[row]);
         s->top[e] = state.x, s->weight[e] = state.y;
     }
     __syncthreads();
-    for (int row = threadIdx.x / 32; row < a.n; row += GPU_WARPS) {
-        int begin = s->rows.at[row], end = s->rows.at[row + 1];
+    for (int row = threadIdx.x / 32; row < c.tokens; row += GPU_WARPS) {
+        int begin = s->at[row], end = s->at[row + 1];
         float top = -INFINITY, all = 0;
         for (int e = begin + lane; e < end; e += 32) top = max_nan(top, s->top[e]);
         top = warp_max(top);
@@ -68,21 +82,26 @@ static __device__ inline void piece_weights(const gpu_decode_args &a, values_sta
     __syncthreads();
 }
 
+/* Of decode's results the one of a token's row and a head of its group's. */
+static __device__ inline gpu_i64 out_row(const gpu_decode_args &a, int row, int head) {
+    return (gpu_i64)(row / a.group) * a.heads + head;
+}
+
 /* The block's latents of all rows, divided, as wgmma's second operand. ROWS rows of a thread at once, of each of which
  * it loads PIECES pieces at once. */
 template <int ROWS, int PIECES>
-static __device__ inline void join_latents(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank,
+static __device__ inline void join_latents(const gpu_combine_unabsorb_args &c, values_state *s, int rank,
                                            unsigned char *x) {
+    const gpu_decode_args &a = c.decode;
     int col = threadIdx.x % COLS, first = threadIdx.x / COLS, latent = rank * MINE + col * 4;
-    for (int base = 0; base < a.n; base += SLOTS * ROWS) {
+    for (int base = 0; base < c.tokens; base += SLOTS * ROWS) {
         float4 o[ROWS];
         int max_splits = 0;
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             int row = base + r * SLOTS + first;
             o[r] = {0, 0, 0, 0};
-            if (row < a.n && s->rows.at[row + 1] - s->rows.at[row] > max_splits)
-                max_splits = s->rows.at[row + 1] - s->rows.at[row];
+            if (row < c.tokens && s->at[row + 1] - s->at[row] > max_splits) max_splits = s->at[row + 1] - s->at[row];
         }
         for (int k = 0; k < max_splits; k += PIECES) {
             float4 v[ROWS][PIECES];
@@ -91,12 +110,13 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
                     int row = base + r * SLOTS + first, piece = k + p;
-                    if (row >= a.n || piece >= s->rows.at[row + 1] - s->rows.at[row]) continue;
-                    if (s->rows.at[row + 1] - s->rows.at[row] > 1) {
-                        v[r][p] = *(const float4 *)(part_sums(a, part_slot(s->rows.from[row] + piece, piece == 0), h) +
-                                                    latent);
+                    if (row >= c.tokens || piece >= s->at[row + 1] - s->at[row]) continue;
+                    if (s->at[row + 1] - s->at[row] > 1) {
+                        v[r][p] =
+                            *(const float4 *)(part_sums(a, part_slot(s->from[row] + piece, piece == 0), s->head[row]) +
+                                              latent);
                     } else {
-                        uint2 u = *(const uint2 *)(a.out + ((gpu_i64)row * a.heads + h) * KV_LATENT + latent);
+                        uint2 u = *(const uint2 *)(a.out + out_row(a, row, s->head[row]) * KV_LATENT + latent);
                         v[r][p] = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
                     }
                 }
@@ -105,14 +125,14 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
                     int row = base + r * SLOTS + first, piece = k + p;
-                    if (row < a.n && piece < s->rows.at[row + 1] - s->rows.at[row])
-                        cut_add_piece(o[r], v[r][p], s->weight[s->rows.at[row] + piece]);
+                    if (row < c.tokens && piece < s->at[row + 1] - s->at[row])
+                        cut_add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
                 }
         }
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             int row = base + r * SLOTS + first;
-            if (row >= a.n) continue;
+            if (row >= c.tokens) continue;
             float l = s->all[row];
             *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o[r].x / l, o[r].y / l),
                                                                     pair_bf16(o[r].z / l, o[r].w / l)};
@@ -123,14 +143,15 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
 /* The same of few rows, with piece_weights: `groups` groups of threads a row, a thread has every groups-th piece of it,
  * PIECES loads under way at once, the first while the weights are computed. */
 template <int PIECES>
-static __device__ inline void join_few(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank, int groups,
+static __device__ inline void join_few(const gpu_combine_unabsorb_args &c, values_state *s, int rank, int groups,
                                        unsigned char *x) {
+    const gpu_decode_args &a = c.decode;
     int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, row = slot / groups,
         latent = rank * MINE + col * 4;
-    bool here = row < a.n;
-    int begin = here ? s->rows.at[row] : 0, count = here ? s->rows.at[row + 1] - begin : 0;
+    bool here = row < c.tokens;
+    int begin = here ? s->at[row] : 0, count = here ? s->at[row + 1] - begin : 0, head = here ? s->head[row] : 0;
     const gpu_i64 step = a.heads * KV_LATENT; /* floats from slot to slot */
-    const float *sums = part_sums(a, part_slot(here ? s->rows.from[row] : 0, false), h) + latent,
+    const float *sums = part_sums(a, part_slot(here ? s->from[row] : 0, false), head) + latent,
                 *weights = s->weight + begin;
     float4 o = {0, 0, 0, 0}, v[PIECES];
     auto load = [&](int k) {
@@ -141,12 +162,12 @@ static __device__ inline void join_few(const gpu_decode_args &a, values_state *s
         }
     };
     if (count == 1) {
-        uint2 u = *(const uint2 *)(a.out + ((gpu_i64)row * a.heads + h) * KV_LATENT + latent);
+        uint2 u = *(const uint2 *)(a.out + out_row(a, row, head) * KV_LATENT + latent);
         if (group == 0) o = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
         count = 0;
     }
     load(group);
-    piece_weights(a, s, h);
+    piece_weights(c, s);
     for (int k = group; k < count; k += groups * PIECES) {
         if (k > group) load(k);
 #pragma unroll
@@ -163,28 +184,28 @@ static __device__ inline void join_few(const gpu_decode_args &a, values_state *s
     *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o.x / l, o.y / l), pair_bf16(o.z / l, o.w / l)};
 }
 
-/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; sums
- * [TOKENS][PITCH]. Grid: heads * BLOCKS. */
+/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; of all
+ * pieces the largest score and the weight; sums [TOKENS][PITCH]. Grid: heads * BLOCKS. */
 template <int TOKENS> static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigned char *memory) {
     unsigned char *x = memory + WEIGHTS;
     values_state *s = (values_state *)(x + TOKENS * 128);
-    float *sums = (float *)((unsigned char *)s + VALUES_STATE);
+    float *sums = (float *)((unsigned char *)s + VALUES_STATE + a.pieces * 8);
     int rank = cluster_rank(), thread = threadIdx.x, lane = thread % 32;
     gpu_i64 h = blockIdx.x / BLOCKS;
     const gpu_bf16 *w = a.kv_b + (h * (a.nope + DIM) + a.nope) * KV_LATENT + rank * MINE;
     for (int i = thread; i < DIM * 8; i += GPU_THREADS)
         cp_async16(memory + swizzled(i / 8, i % 8), w + (gpu_i64)(i / 8) * KV_LATENT + i % 8 * 8);
     cp_async_commit();
-    load_pieces(a.decode, s);
+    load_pieces(a, s, (int)h);
     pdl_wait();
     __syncthreads();
     if constexpr (TOKENS >= 32) {
-        piece_weights(a.decode, s, h);
-        join_latents<TOKENS / SLOTS, 256 / TOKENS>(a.decode, s, h, rank, x);
+        piece_weights(a, s);
+        join_latents<TOKENS / SLOTS, 256 / TOKENS>(a, s, rank, x);
     } else {
         int groups = SLOTS;
-        while (groups > 1 && SLOTS / groups < a.decode.n) groups /= 2;
-        join_few<10>(a.decode, s, h, rank, groups, x);
+        while (groups > 1 && SLOTS / groups < a.tokens) groups /= 2;
+        join_few<10>(a, s, rank, groups, x);
     }
     cp_async_wait<0>();
     fence_async();
@@ -199,19 +220,19 @@ template <int TOKENS> static __device__ inline void values(const gpu_combine_una
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) {
         int token = i / 4 * 8 + lane % 4 * 2 + i % 2, row = thread / 32 * 16 + lane / 4 + i % 4 / 2 * 8;
-        if (token < a.decode.n) sums[token * PITCH + row] = d[i];
+        if (token < a.tokens) sums[token * PITCH + row] = d[i];
     }
     cluster_sync();
     enum { EACH = DIM / 4 / BLOCKS };
-    for (int i = thread; i < a.decode.n * EACH; i += GPU_THREADS) {
+    for (int i = thread; i < a.tokens * EACH; i += GPU_THREADS) {
         int token = i / EACH, at = (rank * EACH + i % EACH) * 4;
         float4 v[BLOCKS], sum = {0, 0, 0, 0};
 #pragma unroll
         for (int r = 0; r < BLOCKS; r++) v[r] = *(const float4 *)in_cluster(sums + token * PITCH + at, r);
 #pragma unroll
         for (int r = 0; r < BLOCKS; r++) cut_add_piece(sum, v[r], 1.0f);
-        *(uint2 *)(a.out + ((gpu_i64)token * a.decode.heads + h) * DIM + at) = {pair_bf16(sum.x, sum.y),
-                                                                                pair_bf16(sum.z, sum.w)};
+        *(uint2 *)(a.out + ((gpu_i64)token * a.decode.group_heads + h) * DIM + at) = {pair_bf16(sum.x, sum.y),
+                                                                                      pair_bf16(sum.z, sum.w)};
     }
     cluster_sync(); /* the others have read the sums */
 }

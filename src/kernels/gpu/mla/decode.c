@@ -11,7 +11,9 @@ enum {
     ALONE_MANY = 8,   /* --deterministic: pages of a unit, at least */
     GROUP_HEADS = 64, /* of a block */
     EIGHTS_FROM = 6,  /* rows of the call: FP8 KV rows come eight at a time (decode_mma.cu) */
-    VALUES_ROWS = GPU_SKINNY
+    VALUES_ROWS = GPU_SKINNY,
+    VALUES_GROUPED = 16,      /* rows in groups whose pieces are joined where values are computed */
+    ALONE_TOKENS = 140 * 1000 /* of the contexts of all rows: up to so many rows of one sequence are read alone */
 };
 
 typedef struct {
@@ -71,6 +73,11 @@ static i64 slots_of(const gpu_backend *b, const mla_decode_args *a, const decode
     return a->n * min_i64(GPU_DETERMINISTIC_UNITS, ceil_div(a->pages_stride, deterministic_pages(a)));
 }
 
+/* Rows alone find the KV rows of their sequence in the second-level cache as long as all that is read is not much more
+ * than it holds, and blocks of 8 or 16 heads whose pieces are joined where values are computed are faster than wider
+ * ones (a rank of eight on an H200: bench/results/h200/steps/2026-11-29-few-verify-rows.txt). */
+bool gpu_decode_groups_pay(i64 heads, i64 tokens) { return heads >= GROUPED_FROM || tokens > ALONE_TOKENS; }
+
 /* The rows of a group as one with all their heads: queries and results lie so already. As they are where a row's bits
  * may not depend on its group, where there is nobody to join the pieces in order of the call, and where a block would
  * not have all heads of a group. */
@@ -101,7 +108,7 @@ status gpu_decode_init(gpu_backend *b, err *e) {
     gpu_kernel *const values[] = {b->combine_unabsorb_8, b->combine_unabsorb_16, b->combine_unabsorb_32,
                                   b->combine_unabsorb_64};
     for (int i = 0; i < 4; i++) {
-        status st = gpu_shared(b->g, values[i], VALUES_SHARED(8 << i), e);
+        status st = gpu_shared(b->g, values[i], VALUES_SHARED(8 << i, VALUES_PIECES), e);
         if (st != ST_OK) return st;
     }
     return device_pool_add(&b->pool, (void **)&b->meetings, 2 * most, sizeof(u32), "meetings of blocks", e);
@@ -168,32 +175,42 @@ void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *call) {
         gpu_launch(b->g, b->mla_combine, (u32)a->n, (u32)a->n_heads * 4, 1, GPU_THREADS, 0, &k);
 }
 
+/* Pieces of all rows, at most: each begins one more than there are blocks, and each of a group has as many. */
+static i64 pieces_most(const gpu_backend *b, const mla_decode_args *a) {
+    const decode_kind kind = decode_kind_of(b, a);
+    return ceil_div(a->group * (blocks_of(b, a, &kind) + a->n), 2) * 2;
+}
+
 /* Is it worth it to join pieces where the values are computed? */
 static bool values_fit(const gpu_backend *b, const mla_decode_args *a, const unabsorb_v_args *v) {
     const gpu_matrix *w = &v->kv_b->views[0];
-    decode_kind kind = decode_kind_of(b, a);
-    if (b->form != ROWS_ANY || a->lse || !a->n || a->n > VALUES_ROWS || !gpu_decode_is_fast(a)) return false;
-    if (a->n_heads >= GROUPED_FROM) return false; /* slower (measured) */
-    if (v->x != a->out || v->n != a->n || v->v_dim != VALUES_DIM || v->latent != LATENT) return false;
-    return w->format == GPU_W_BF16 && w->wide && blocks_of(b, a, &kind) + a->n <= GPU_VALUES_PIECES &&
-           (u64)(uintptr_t)v->out % 8 == 0;
+    const i64 rows = a->n * a->group;
+    if (b->form != ROWS_ANY || a->lse || !rows || rows > VALUES_ROWS || !gpu_decode_is_fast(a)) return false;
+    if (a->n_heads >= GROUPED_FROM || (a->group > 1 && rows > VALUES_GROUPED)) return false; /* slower (measured) */
+    if (v->x != a->out || v->n != rows || v->v_dim != VALUES_DIM || v->latent != LATENT) return false;
+    return w->format == GPU_W_BF16 && w->wide && pieces_most(b, a) <= VALUES_PIECES && (u64)(uintptr_t)v->out % 8 == 0;
 }
 
 void gpu_op_mla_decode_values(const ops *o, const mla_decode_values_args *all) {
     const gpu_backend *b = gpu_of(o);
     const mla_decode_args rows = grouped(b, &all->decode), *const a = &rows;
     const unabsorb_v_args *v = &all->values;
-    if (a->group > 1 || !values_fit(b, a, v)) {
+    if (!values_fit(b, a, v)) {
         compose_mla_decode_values(o, all);
         return;
     }
-    gpu_combine_unabsorb_args k = {
-        .decode = run_pieces(b, a, true), .kv_b = v->kv_b->views[0].data, .out = v->out, .nope = v->kv_b->nope};
-    int tokens = a->n <= 8 ? 8 : a->n <= 16 ? 16 : a->n <= 32 ? 32 : 64;
+    gpu_combine_unabsorb_args k = {.decode = run_pieces(b, a, true),
+                                   .kv_b = v->kv_b->views[0].data,
+                                   .out = v->out,
+                                   .nope = v->kv_b->nope,
+                                   .tokens = (int)v->n,
+                                   .pieces = (int)pieces_most(b, a)};
+    const int tokens = v->n <= 8 ? 8 : v->n <= 16 ? 16 : v->n <= 32 ? 32 : 64;
     gpu_launch_cluster(b->g,
                        tokens == 8    ? b->combine_unabsorb_8
                        : tokens == 16 ? b->combine_unabsorb_16
                        : tokens == 32 ? b->combine_unabsorb_32
                                       : b->combine_unabsorb_64,
-                       VALUES_CLUSTER, (u32)a->n_heads * VALUES_CLUSTER, 1, 1, GPU_THREADS, VALUES_SHARED(tokens), &k);
+                       VALUES_CLUSTER, (u32)(a->n_heads / a->group) * VALUES_CLUSTER, 1, 1, GPU_THREADS,
+                       VALUES_SHARED(tokens, k.pieces), &k);
 }
