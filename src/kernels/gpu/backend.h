@@ -127,6 +127,8 @@
     X(combine_unabsorb_16, "mla/combine_unabsorb")                                                                     \
     X(combine_unabsorb_32, "mla/combine_unabsorb")                                                                     \
     X(combine_unabsorb_64, "mla/combine_unabsorb")                                                                     \
+    X(combine_unabsorb_groups_8, "mla/combine_unabsorb")                                                               \
+    X(combine_unabsorb_groups_16, "mla/combine_unabsorb")                                                              \
     X(mla_gather_kv, "mla/prefill")                                                                                    \
     X(mla_flash, "mla/prefill")                                                                                        \
     X(gather_kv, "mla/generic")                                                                                        \

@@ -310,17 +310,18 @@ typedef struct gpu_decode_plan {
 enum {
     VALUES_CLUSTER = 8,
     VALUES_DIM = 128,
-    VALUES_PIECES = 8 * (288 + 8), /* of all rows, at most: eight of a group have as many each */
-    VALUES_STATE = 5248            /* bytes of shared memory beside them */
+    VALUES_PIECES = 288 + GPU_SKINNY,       /* of all rows: each begins one more than there are blocks */
+    VALUES_PIECES_OF_GROUPS = 8 * (288 + 2) /* of up to 16 rows in groups of up to 8, which have as many each */
 };
-#define VALUES_SHARED(tokens, pieces)                                                                                  \
-    (VALUES_DIM * 128 + (tokens)*128 + VALUES_STATE + (pieces)*8 + (tokens) * (VALUES_DIM + 4) * 4)
+#define VALUES_STATE(groups) ((groups) ? 23808 : 8192) /* bytes of shared memory */
+#define VALUES_SHARED(tokens, groups)                                                                                  \
+    (VALUES_DIM * 128 + (tokens)*128 + VALUES_STATE(groups) + (tokens) * (VALUES_DIM + 4) * 4)
 typedef struct {
     gpu_decode_args decode;
     const gpu_bf16 *kv_b; /* [heads * (nope + VALUES_DIM), latent] */
     gpu_bf16 *out;        /* [tokens, heads, VALUES_DIM] */
     gpu_i64 nope;
-    int tokens, pieces; /* rows, decode.group of each of decode's; room for their pieces, even */
+    int tokens; /* rows, decode.group of each of decode's */
 } gpu_combine_unabsorb_args;
 /* Dynamic shared memory of decode_mma.cu for 8 * eights heads. */
 #define GPU_DECODE_MMA_SHARED(eights, fp8)                                                                             \

@@ -23,51 +23,71 @@ enum {
     PITCH = DIM + 4      /* floats from token to token */
 };
 
-/* Of each token's row: as gpu_decode_rows; head: which of those of decode's row is its own. */
-typedef struct {
-    int from[GPU_SKINNY], at[GPU_SKINNY + 1], head[GPU_SKINNY];
-    float all[GPU_SKINNY], *top, *weight; /* [pieces] */
+/* GROUPED: decode's row is a group of tokens' rows, each of which has its pieces, of heads of its own. */
+template <bool GROUPED> struct values_state {
+    enum { PIECES = GROUPED ? VALUES_PIECES_OF_GROUPS : VALUES_PIECES };
+    gpu_decode_rows rows; /* of tokens */
+    float top[PIECES], weight[PIECES], all[GPU_SKINNY];
+    int head[GROUPED ? GPU_SKINNY : 1]; /* of a token, among those of decode's row */
     float4 part[GPU_THREADS];
-} values_state;
-static_assert(sizeof(values_state) <= VALUES_STATE, "params.h");
-static_assert(sizeof(gpu_decode_rows) <= sizeof(float4) * GPU_THREADS, "load_pieces");
+};
+static_assert(sizeof(values_state<false>) <= VALUES_STATE(false), "params.h");
+static_assert(sizeof(values_state<true>) <= VALUES_STATE(true), "params.h");
 
-/* By the whole block. Decode's row is a group of tokens' rows, which have its pieces each, of heads of their own. */
-static __device__ inline void load_pieces(const gpu_combine_unabsorb_args &c, values_state *s, int h) {
+/* By the whole block. */
+static __device__ inline void load_pieces(const gpu_combine_unabsorb_args &c, values_state<false> *s, int) {
+    enum { WORDS = sizeof(gpu_decode_rows) / sizeof(int) };
+    static_assert((int)WORDS <= (int)GPU_THREADS, "a word a thread");
+    const gpu_decode_args &a = c.decode;
+    if (!a.plan && threadIdx.x < 32) find_pieces(a, &s->rows);
+    if (a.plan && threadIdx.x < WORDS) ((int *)&s->rows)[threadIdx.x] = ((const int *)&a.plan->rows)[threadIdx.x];
+}
+static __device__ inline void load_pieces(const gpu_combine_unabsorb_args &c, values_state<true> *s, int h) {
+    static_assert(sizeof(gpu_decode_rows) <= sizeof(s->part), "what is found without a plan");
     const gpu_decode_args &a = c.decode;
     const gpu_decode_rows *rows = a.plan ? &a.plan->rows : (const gpu_decode_rows *)s->part;
     const int t = threadIdx.x, row = t / a.group, place = t % a.group;
-    if (t == 0) s->top = (float *)((unsigned char *)s + VALUES_STATE), s->weight = s->top + c.pieces;
     if (!a.plan) {
         if (t < 32) find_pieces(a, (gpu_decode_rows *)s->part);
         __syncthreads();
     }
     if (t > GPU_SKINNY) return;
     if (t >= c.tokens) {
-        s->at[t] = rows->at[GPU_SKINNY] * a.group;
+        s->rows.at[t] = rows->at[GPU_SKINNY] * a.group;
         return;
     }
     const int begin = rows->at[row], count = rows->at[row + 1] - begin;
-    s->from[t] = rows->from[row], s->at[t] = begin * a.group + place * count, s->head[t] = place * a.group_heads + h;
+    s->rows.from[t] = rows->from[row], s->rows.at[t] = begin * a.group + place * count;
+    s->head[t] = place * a.group_heads + h;
+}
+
+/* The head of a token's row among those of decode's, and its place in decode's results. */
+template <bool GROUPED> static __device__ inline int head_of(const values_state<GROUPED> *s, int row, int h) {
+    return GROUPED ? s->head[row] : h;
+}
+template <bool GROUPED> static __device__ inline gpu_i64 out_row(const gpu_decode_args &a, int row, int head) {
+    return (gpu_i64)(GROUPED ? row / a.group : row) * a.heads + head;
 }
 
 /* Of every piece its weight, of every row the sum that divides. */
-static __device__ inline void piece_weights(const gpu_combine_unabsorb_args &c, values_state *s) {
+template <bool GROUPED>
+static __device__ inline void piece_weights(const gpu_combine_unabsorb_args &c, values_state<GROUPED> *s, int h) {
     const gpu_decode_args &a = c.decode;
-    int total = s->at[GPU_SKINNY], lane = threadIdx.x % 32;
+    int total = s->rows.at[GPU_SKINNY], lane = threadIdx.x % 32;
     for (int e = threadIdx.x; e < total; e += GPU_THREADS) {
         int row = 0;
         for (int step = GPU_SKINNY / 2; step; step /= 2)
-            if (s->at[row + step] <= e) row += step;
-        int k = e - s->at[row];
+            if (s->rows.at[row + step] <= e) row += step;
+        int k = e - s->rows.at[row];
         float2 state = {0, 1};
-        if (s->at[row + 1] - s->at[row] > 1)
-            state = *(const float2 *)part_state(a, part_slot(s->from[row] + k, k == 0), s->head[row]);
+        if (s->rows.at[row + 1] - s->rows.at[row] > 1)
+            state =
+                *(const float2 *)part_state(a, part_slot(s->rows.from[row] + k, k == 0), head_of<GROUPED>(s, row, h));
         s->top[e] = state.x, s->weight[e] = state.y;
     }
     __syncthreads();
     for (int row = threadIdx.x / 32; row < c.tokens; row += GPU_WARPS) {
-        int begin = s->at[row], end = s->at[row + 1];
+        int begin = s->rows.at[row], end = s->rows.at[row + 1];
         float top = -INFINITY, all = 0;
         for (int e = begin + lane; e < end; e += 32) top = max_nan(top, s->top[e]);
         top = warp_max(top);
@@ -82,16 +102,11 @@ static __device__ inline void piece_weights(const gpu_combine_unabsorb_args &c, 
     __syncthreads();
 }
 
-/* Of decode's results the one of a token's row and a head of its group's. */
-static __device__ inline gpu_i64 out_row(const gpu_decode_args &a, int row, int head) {
-    return (gpu_i64)(row / a.group) * a.heads + head;
-}
-
 /* The block's latents of all rows, divided, as wgmma's second operand. ROWS rows of a thread at once, of each of which
  * it loads PIECES pieces at once. */
-template <int ROWS, int PIECES>
-static __device__ inline void join_latents(const gpu_combine_unabsorb_args &c, values_state *s, int rank,
-                                           unsigned char *x) {
+template <bool GROUPED, int ROWS, int PIECES>
+static __device__ inline void join_latents(const gpu_combine_unabsorb_args &c, values_state<GROUPED> *s, int h,
+                                           int rank, unsigned char *x) {
     const gpu_decode_args &a = c.decode;
     int col = threadIdx.x % COLS, first = threadIdx.x / COLS, latent = rank * MINE + col * 4;
     for (int base = 0; base < c.tokens; base += SLOTS * ROWS) {
@@ -101,7 +116,8 @@ static __device__ inline void join_latents(const gpu_combine_unabsorb_args &c, v
         for (int r = 0; r < ROWS; r++) {
             int row = base + r * SLOTS + first;
             o[r] = {0, 0, 0, 0};
-            if (row < c.tokens && s->at[row + 1] - s->at[row] > max_splits) max_splits = s->at[row + 1] - s->at[row];
+            if (row < c.tokens && s->rows.at[row + 1] - s->rows.at[row] > max_splits)
+                max_splits = s->rows.at[row + 1] - s->rows.at[row];
         }
         for (int k = 0; k < max_splits; k += PIECES) {
             float4 v[ROWS][PIECES];
@@ -110,13 +126,15 @@ static __device__ inline void join_latents(const gpu_combine_unabsorb_args &c, v
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
                     int row = base + r * SLOTS + first, piece = k + p;
-                    if (row >= c.tokens || piece >= s->at[row + 1] - s->at[row]) continue;
-                    if (s->at[row + 1] - s->at[row] > 1) {
-                        v[r][p] =
-                            *(const float4 *)(part_sums(a, part_slot(s->from[row] + piece, piece == 0), s->head[row]) +
-                                              latent);
+                    if (row >= c.tokens || piece >= s->rows.at[row + 1] - s->rows.at[row]) continue;
+                    if (s->rows.at[row + 1] - s->rows.at[row] > 1) {
+                        v[r][p] = *(const float4 *)(part_sums(a, part_slot(s->rows.from[row] + piece, piece == 0),
+                                                              head_of<GROUPED>(s, row, h)) +
+                                                    latent);
                     } else {
-                        uint2 u = *(const uint2 *)(a.out + out_row(a, row, s->head[row]) * KV_LATENT + latent);
+                        uint2 u =
+                            *(const uint2 *)(a.out + out_row<GROUPED>(a, row, head_of<GROUPED>(s, row, h)) * KV_LATENT +
+                                             latent);
                         v[r][p] = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
                     }
                 }
@@ -125,8 +143,8 @@ static __device__ inline void join_latents(const gpu_combine_unabsorb_args &c, v
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
                     int row = base + r * SLOTS + first, piece = k + p;
-                    if (row < c.tokens && piece < s->at[row + 1] - s->at[row])
-                        cut_add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
+                    if (row < c.tokens && piece < s->rows.at[row + 1] - s->rows.at[row])
+                        cut_add_piece(o[r], v[r][p], s->weight[s->rows.at[row] + piece]);
                 }
         }
 #pragma unroll
@@ -142,16 +160,17 @@ static __device__ inline void join_latents(const gpu_combine_unabsorb_args &c, v
 
 /* The same of few rows, with piece_weights: `groups` groups of threads a row, a thread has every groups-th piece of it,
  * PIECES loads under way at once, the first while the weights are computed. */
-template <int PIECES>
-static __device__ inline void join_few(const gpu_combine_unabsorb_args &c, values_state *s, int rank, int groups,
-                                       unsigned char *x) {
+template <bool GROUPED, int PIECES>
+static __device__ inline void join_few(const gpu_combine_unabsorb_args &c, values_state<GROUPED> *s, int h, int rank,
+                                       int groups, unsigned char *x) {
     const gpu_decode_args &a = c.decode;
     int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, row = slot / groups,
         latent = rank * MINE + col * 4;
     bool here = row < c.tokens;
-    int begin = here ? s->at[row] : 0, count = here ? s->at[row + 1] - begin : 0, head = here ? s->head[row] : 0;
+    int begin = here ? s->rows.at[row] : 0, count = here ? s->rows.at[row + 1] - begin : 0,
+        head = here ? head_of<GROUPED>(s, row, h) : 0;
     const gpu_i64 step = a.heads * KV_LATENT; /* floats from slot to slot */
-    const float *sums = part_sums(a, part_slot(here ? s->from[row] : 0, false), head) + latent,
+    const float *sums = part_sums(a, part_slot(here ? s->rows.from[row] : 0, false), head) + latent,
                 *weights = s->weight + begin;
     float4 o = {0, 0, 0, 0}, v[PIECES];
     auto load = [&](int k) {
@@ -162,12 +181,12 @@ static __device__ inline void join_few(const gpu_combine_unabsorb_args &c, value
         }
     };
     if (count == 1) {
-        uint2 u = *(const uint2 *)(a.out + out_row(a, row, head) * KV_LATENT + latent);
+        uint2 u = *(const uint2 *)(a.out + out_row<GROUPED>(a, row, head) * KV_LATENT + latent);
         if (group == 0) o = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
         count = 0;
     }
     load(group);
-    piece_weights(c, s);
+    piece_weights<GROUPED>(c, s, h);
     for (int k = group; k < count; k += groups * PIECES) {
         if (k > group) load(k);
 #pragma unroll
@@ -184,12 +203,13 @@ static __device__ inline void join_few(const gpu_combine_unabsorb_args &c, value
     *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o.x / l, o.y / l), pair_bf16(o.z / l, o.w / l)};
 }
 
-/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; of all
- * pieces the largest score and the weight; sums [TOKENS][PITCH]. Grid: heads * BLOCKS. */
-template <int TOKENS> static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigned char *memory) {
+/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; sums
+ * [TOKENS][PITCH]. Grid: heads * BLOCKS. */
+template <int TOKENS, bool GROUPED>
+static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigned char *memory) {
     unsigned char *x = memory + WEIGHTS;
-    values_state *s = (values_state *)(x + TOKENS * 128);
-    float *sums = (float *)((unsigned char *)s + VALUES_STATE + a.pieces * 8);
+    values_state<GROUPED> *s = (values_state<GROUPED> *)(x + TOKENS * 128);
+    float *sums = (float *)((unsigned char *)s + VALUES_STATE(GROUPED));
     int rank = cluster_rank(), thread = threadIdx.x, lane = thread % 32;
     gpu_i64 h = blockIdx.x / BLOCKS;
     const gpu_bf16 *w = a.kv_b + (h * (a.nope + DIM) + a.nope) * KV_LATENT + rank * MINE;
@@ -200,12 +220,12 @@ template <int TOKENS> static __device__ inline void values(const gpu_combine_una
     pdl_wait();
     __syncthreads();
     if constexpr (TOKENS >= 32) {
-        piece_weights(a, s);
-        join_latents<TOKENS / SLOTS, 256 / TOKENS>(a, s, rank, x);
+        piece_weights<GROUPED>(a, s, (int)h);
+        join_latents<GROUPED, TOKENS / SLOTS, 256 / TOKENS>(a, s, (int)h, rank, x);
     } else {
         int groups = SLOTS;
         while (groups > 1 && SLOTS / groups < a.tokens) groups /= 2;
-        join_few<10>(a, s, rank, groups, x);
+        join_few<GROUPED, 10>(a, s, (int)h, rank, groups, x);
     }
     cp_async_wait<0>();
     fence_async();
@@ -231,18 +251,20 @@ template <int TOKENS> static __device__ inline void values(const gpu_combine_una
         for (int r = 0; r < BLOCKS; r++) v[r] = *(const float4 *)in_cluster(sums + token * PITCH + at, r);
 #pragma unroll
         for (int r = 0; r < BLOCKS; r++) cut_add_piece(sum, v[r], 1.0f);
-        *(uint2 *)(a.out + ((gpu_i64)token * a.decode.group_heads + h) * DIM + at) = {pair_bf16(sum.x, sum.y),
-                                                                                      pair_bf16(sum.z, sum.w)};
+        *(uint2 *)(a.out + ((gpu_i64)token * (GROUPED ? a.decode.group_heads : a.decode.heads) + h) * DIM +
+                   at) = {pair_bf16(sum.x, sum.y), pair_bf16(sum.z, sum.w)};
     }
     cluster_sync(); /* the others have read the sums */
 }
 
-#define VALUES(tokens)                                                                                                 \
-    KERNEL_PDL(combine_unabsorb_##tokens, gpu_combine_unabsorb_args, GPU_THREADS, 2) {                                 \
+#define VALUES(name, tokens, grouped)                                                                                  \
+    KERNEL_PDL(name##_##tokens, gpu_combine_unabsorb_args, GPU_THREADS, 2) {                                           \
         SHARED_TILES(memory);                                                                                          \
-        values<tokens>(a, memory);                                                                                     \
+        values<tokens, grouped>(a, memory);                                                                            \
     }
-VALUES(8)
-VALUES(16)
-VALUES(32)
-VALUES(64)
+VALUES(combine_unabsorb, 8, false)
+VALUES(combine_unabsorb, 16, false)
+VALUES(combine_unabsorb, 32, false)
+VALUES(combine_unabsorb, 64, false)
+VALUES(combine_unabsorb_groups, 8, true)
+VALUES(combine_unabsorb_groups, 16, true)

@@ -103,12 +103,28 @@ u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a) {
     return alone > groups ? alone : groups;
 }
 
+/* combine_unabsorb's kernel for so many rows, and the most that it takes. */
+typedef struct {
+    gpu_kernel *kernel;
+    int rows;
+    bool groups;
+} values_kind;
+static values_kind values_of(const gpu_backend *b, i64 rows, bool groups) {
+    if (groups)
+        return rows <= 8 ? (values_kind){b->combine_unabsorb_groups_8, 8, true}
+                         : (values_kind){b->combine_unabsorb_groups_16, 16, true};
+    return rows <= 8    ? (values_kind){b->combine_unabsorb_8, 8, false}
+           : rows <= 16 ? (values_kind){b->combine_unabsorb_16, 16, false}
+           : rows <= 32 ? (values_kind){b->combine_unabsorb_32, 32, false}
+                        : (values_kind){b->combine_unabsorb_64, 64, false};
+}
+
 status gpu_decode_init(gpu_backend *b, err *e) {
     u64 most = 2 * (u64)gpu_processors(b->g) + PIECES; /* of pieces and groups of heads */
-    gpu_kernel *const values[] = {b->combine_unabsorb_8, b->combine_unabsorb_16, b->combine_unabsorb_32,
-                                  b->combine_unabsorb_64};
-    for (int i = 0; i < 4; i++) {
-        status st = gpu_shared(b->g, values[i], VALUES_SHARED(8 << i, VALUES_PIECES), e);
+    const values_kind all[] = {values_of(b, 8, false),  values_of(b, 16, false), values_of(b, 32, false),
+                               values_of(b, 64, false), values_of(b, 8, true),   values_of(b, 16, true)};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        status st = gpu_shared(b->g, all[i].kernel, VALUES_SHARED(all[i].rows, all[i].groups), e);
         if (st != ST_OK) return st;
     }
     return device_pool_add(&b->pool, (void **)&b->meetings, 2 * most, sizeof(u32), "meetings of blocks", e);
@@ -178,7 +194,7 @@ void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *call) {
 /* Pieces of all rows, at most: each begins one more than there are blocks, and each of a group has as many. */
 static i64 pieces_most(const gpu_backend *b, const mla_decode_args *a) {
     const decode_kind kind = decode_kind_of(b, a);
-    return ceil_div(a->group * (blocks_of(b, a, &kind) + a->n), 2) * 2;
+    return a->group * (blocks_of(b, a, &kind) + a->n);
 }
 
 /* Is it worth it to join pieces where the values are computed? */
@@ -188,7 +204,9 @@ static bool values_fit(const gpu_backend *b, const mla_decode_args *a, const una
     if (b->form != ROWS_ANY || a->lse || !rows || rows > VALUES_ROWS || !gpu_decode_is_fast(a)) return false;
     if (a->n_heads >= GROUPED_FROM || (a->group > 1 && rows > VALUES_GROUPED)) return false; /* slower (measured) */
     if (v->x != a->out || v->n != rows || v->v_dim != VALUES_DIM || v->latent != LATENT) return false;
-    return w->format == GPU_W_BF16 && w->wide && pieces_most(b, a) <= VALUES_PIECES && (u64)(uintptr_t)v->out % 8 == 0;
+    return w->format == GPU_W_BF16 && w->wide &&
+           pieces_most(b, a) <= (a->group > 1 ? VALUES_PIECES_OF_GROUPS : VALUES_PIECES) &&
+           (u64)(uintptr_t)v->out % 8 == 0;
 }
 
 void gpu_op_mla_decode_values(const ops *o, const mla_decode_values_args *all) {
@@ -203,14 +221,8 @@ void gpu_op_mla_decode_values(const ops *o, const mla_decode_values_args *all) {
                                    .kv_b = v->kv_b->views[0].data,
                                    .out = v->out,
                                    .nope = v->kv_b->nope,
-                                   .tokens = (int)v->n,
-                                   .pieces = (int)pieces_most(b, a)};
-    const int tokens = v->n <= 8 ? 8 : v->n <= 16 ? 16 : v->n <= 32 ? 32 : 64;
-    gpu_launch_cluster(b->g,
-                       tokens == 8    ? b->combine_unabsorb_8
-                       : tokens == 16 ? b->combine_unabsorb_16
-                       : tokens == 32 ? b->combine_unabsorb_32
-                                      : b->combine_unabsorb_64,
-                       VALUES_CLUSTER, (u32)(a->n_heads / a->group) * VALUES_CLUSTER, 1, 1, GPU_THREADS,
-                       VALUES_SHARED(tokens, k.pieces), &k);
+                                   .tokens = (int)v->n};
+    const values_kind kind = values_of(b, v->n, a->group > 1);
+    gpu_launch_cluster(b->g, kind.kernel, VALUES_CLUSTER, (u32)(a->n_heads / a->group) * VALUES_CLUSTER, 1, 1,
+                       GPU_THREADS, VALUES_SHARED(kind.rows, kind.groups), &k);
 }
