@@ -169,7 +169,7 @@ with tempfile.TemporaryDirectory() as d:
         "and has no page taken", server.get("/kv_check")[0] == 200 and server.stats()["pages_used"] == 0, server.stats()
     )
     server.stop()
-    expect("and says how long it took", re.search(r"warmed up in [\d.]+ s, 9 steps", "".join(server.log)), server.log)
+    expect("and says how long it took", re.search(r"warmed up in [\d.]+ s, 17 steps", "".join(server.log)), server.log)
     with tempfile.TemporaryDirectory() as fault:
         started = subprocess.Popen(
             [MOONLET, "serve", "-m", NANO, "--port", "0", *WARM, "--watchdog-timeout", "2"],
