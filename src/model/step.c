@@ -129,14 +129,14 @@ static void queue_draw(model *m, const model_batch *b) {
 /* Rows of each sequence in decode form, if all have as many and had better be read together; else 1. */
 static i64 rows_each(const model *m, const model_batch *b) {
     const i64 first = b->n_spans && b->spans[0].absorbed ? b->spans[0].n : 1;
-    i64 tokens = 0;
+    i64 rows = 0, tokens = 0;
     for (i64 s = 0; s < b->n_spans; s++) {
         const model_span *p = &b->spans[s];
         if (!p->absorbed) continue;
         if (p->n != first) return 1;
-        tokens += p->n * (p->pos0 + p->n);
+        rows += p->n, tokens += p->n * (p->pos0 + p->n);
     }
-    return first <= GROUP_MOST && fused_mla_groups_pay(m->o, m->c->n_heads, tokens) ? first : 1;
+    return first <= GROUP_MOST && fused_mla_groups_pay(m->o, m->c->n_heads, rows, tokens) ? first : 1;
 }
 
 static status queue(model *m, const model_batch *b, err *e) {

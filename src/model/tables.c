@@ -102,7 +102,7 @@ static void put_span(const model_limits *l, batch_tables *t, const model_span *p
     for (i64 i = 0; i < p->n; i++) {
         i64 pos = p->pos0 + i, row = p->first + i;
         t->pos[row] = (i32)pos;
-        t->own[row] = (i32)(kv_owner(l->kv, p->pages[0]) == l->kv.rank ? row : l->rows);
+        t->own[row] = (i32)(kv_owner(l->kv, span_page(p, 0)) == l->kv.rank ? row : l->rows);
         t->slots[row] = kv_slot_of(l, span_page(p, pos / KV_PAGE), pos % KV_PAGE);
         if (!p->absorbed) continue;
         t->kv_len[row] = (i32)put_own_pages(l, t, (*n_abs)++, p, pos + 1);

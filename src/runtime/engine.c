@@ -257,10 +257,11 @@ static f64 static_share(const engine *g, const engine_options *o) {
     return engine_backend(g)->gpu ? ENGINE_GPU_FRACTION : DEFAULT_MEM_FRACTION;
 }
 
-/* KV pages that fit the ranks beside their weights, where so many divide the model's; a draft's are whole on each. */
+/* KV pages that fit the ranks beside their weights, where so many divide the model's; of a draft each has all pages, of
+ * its own heads where the layout has keys for each. */
 static f64 pages_that_fit(const engine *g, const engine_options *o, i64 kv_ranks) {
     const f64 bytes = static_share(g, o) * (f64)g->lim.memory_max - (f64)g->most_weights;
-    const u64 draft = g->has_draft ? draft_kv_bytes(&g->draft_config, 1, g->lim.kv_type) : 0;
+    const u64 draft = g->has_draft ? draft_kv_bytes(&g->ranks.of[0].draft_config, 1, g->lim.kv_type) : 0;
     model_config widest = g->config; /* the stage with most layers: all have as many pages */
     widest.n_layers = 0;
     for (i64 s = 0; s < g->layout.pp; s++) widest.n_layers = max_i64(widest.n_layers, g->layout.layers[s]);

@@ -267,7 +267,7 @@ gpu_decode_args gpu_decode_call(const mla_decode_args *a);
 u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a);
 void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a);
 status gpu_decode_init(gpu_backend *b, err *e);
-bool gpu_decode_groups_pay(i64 heads, i64 tokens);
+bool gpu_decode_groups_pay(i64 heads, i64 rows, i64 tokens);
 status gpu_heads_fits(const ops_widths *w, err *e);  /* heads.c, of gpu_op_fits */
 status gpu_vision_fits(const ops_widths *w, err *e); /* vision.c, the same */
 status gpu_vision_open(gpu_backend *b, err *e);

@@ -13,7 +13,8 @@ enum {
     EIGHTS_FROM = 6,  /* rows of the call: FP8 KV rows come eight at a time (decode_mma.cu) */
     VALUES_ROWS = GPU_SKINNY,
     VALUES_GROUPED = 16,      /* rows in groups whose pieces are joined where values are computed */
-    ALONE_TOKENS = 140 * 1000 /* of the contexts of all rows: up to so many rows of one sequence are read alone */
+    ALONE_ROWS = 32,          /* up to so many rows of one sequence are read alone, */
+    ALONE_TOKENS = 140 * 1000 /* if the contexts of all rows are so many tokens at most */
 };
 
 typedef struct {
@@ -73,10 +74,13 @@ static i64 slots_of(const gpu_backend *b, const mla_decode_args *a, const decode
     return a->n * min_i64(GPU_DETERMINISTIC_UNITS, ceil_div(a->pages_stride, deterministic_pages(a)));
 }
 
-/* Rows alone find the KV rows of their sequence in the second-level cache as long as all that is read is not much more
- * than it holds, and blocks of 8 or 16 heads whose pieces are joined where values are computed are faster than wider
- * ones (a rank of eight on an H200: bench/results/h200/steps/2026-11-29-few-verify-rows.txt). */
-bool gpu_decode_groups_pay(i64 heads, i64 tokens) { return heads >= GROUPED_FROM || tokens > ALONE_TOKENS; }
+/* Few rows alone find the KV rows of their sequence in the second-level cache as long as all that is read is not much
+ * more than it holds, and blocks of 8 or 16 heads whose pieces are joined where values are computed are faster than
+ * wider ones; above 32 rows it hangs on how many they are (a rank of eight on an H200, in bench/results/h200/steps:
+ * 2026-11-29-few-verify-rows.txt, 2026-11-29-short-contexts.txt). */
+bool gpu_decode_groups_pay(i64 heads, i64 rows, i64 tokens) {
+    return heads >= GROUPED_FROM || rows > ALONE_ROWS || tokens > ALONE_TOKENS;
+}
 
 /* The rows of a group as one with all their heads: queries and results lie so already. As they are where a row's bits
  * may not depend on its group, where there is nobody to join the pieces in order of the call, and where a block would
