@@ -3,9 +3,12 @@
  * The answer depends on the region's work and on whether this thread's last regions were held up; results do not
  * depend on it, since every sum is formed in an order of its own.
  *
- * Work. A region of less than TEAM_MIN multiply-adds (about 30 us) stays on the calling thread: waking the others
- * costs tens of microseconds. A step of nano has about 60 regions of 3,000 to 800,000 multiply-adds a row, so a step
- * of one row stays on one thread throughout; one of 64 rows does not.
+ * Work. Waking the others costs tens of microseconds, so a region of less than TEAM_MIN multiply-adds (about 30 us)
+ * wakes nobody. While they are awake, which they are for some milliseconds behind a region of theirs, meeting twice
+ * costs half a microsecond among two threads: then TEAM_MIN_AWAKE a thread is enough. A step of nano has about 60 regions
+ * of 3,000 to 800,000 multiply-adds a row and none that would wake anybody by itself, so small regions that come
+ * closely, 2 TEAM_MIN of them within 2 ms, do it together. One region of such a team is not worth the half microsecond
+ * that asking for its processor time takes: it was held up if it took longer than any of that size can.
  *
  * Held up. Every region ends with a barrier. Where another program holds one of the cores, the thread of the team
  * that is due there runs only after a time slice of 3 to 5 ms, and all others wait for it, region after region. So:
@@ -27,11 +30,14 @@
 #define KERNELS_TEAM_H
 #include "base/types.h"
 
-enum { TEAM_MIN = 1 << 20 };
+enum {
+    TEAM_MIN = 1 << 20,
+    TEAM_MIN_AWAKE = 1 << 14 /* a thread */
+};
 
 typedef struct {
     int threads;         /* for num_threads(); at most one a processor */
-    i64 wall_ns, cpu_ns; /* of the calling thread, at the beginning; 0: one thread */
+    i64 wall_ns, cpu_ns; /* of the calling thread, at the beginning; 0: not asked for, as one thread has done with it */
 } team;
 
 /* Around a parallel region of `work` multiply-adds (what costs more than one counts as more). */

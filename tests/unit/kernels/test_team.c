@@ -34,6 +34,53 @@ static void *small_regions(void *arg) {
     return NULL;
 }
 
+/* The team of `work` behind a region that had the whole one; asked again where something came between. */
+static int threads_behind_a_team(i64 work) {
+    int n = 1;
+    for (int i = 0; i < 100 && n < team_max(); i++) {
+        threads_of(TEAM_MIN);
+        n = threads_of(work);
+    }
+    return n;
+}
+
+static void *awake_regions(void *arg) {
+    (void)arg;
+    i64 least = (i64)team_max() * TEAM_MIN_AWAKE;
+    if (team_max() < 2 || least > TEAM_MIN) return NULL;
+    assert_int_equal(threads_behind_a_team(least), team_max());
+    threads_of(TEAM_MIN);
+    assert_int_equal(threads_of(least - 1), 1); /* too little, awake or not */
+    wait_ms(5);
+    assert_int_equal(threads_of(least), 1); /* they may sleep by now */
+    i64 regions = 0;
+    for (int i = 0; i < 100 && regions != 3; i++) { /* closely, so that they are woken by what all of them have */
+        wait_ms(5);
+        for (regions = 1; threads_of(TEAM_MIN - 1) < 2;) regions++;
+    }
+    assert_int_equal(regions, 3);
+    return NULL;
+}
+
+/* A small one is held up when it takes long, whatever its processor time: that is not asked for. */
+static void *small_held_up_regions(void *arg) {
+    (void)arg;
+    i64 least = (i64)team_max() * TEAM_MIN_AWAKE;
+    if (team_max() < 2 || least > TEAM_MIN) return NULL;
+    team t = {.threads = 1};
+    for (int i = 0; i < 100 && t.threads < 2; i++) {
+        threads_of(TEAM_MIN);
+        t = team_begin(least);
+    }
+    assert_int_equal(t.threads, team_max());
+    assert_int_equal(t.cpu_ns, 0);
+    wait_ms(3);
+    team_end(&t);
+    assert_int_equal(threads_of(TEAM_MIN), team_max() / 2 > 1 ? team_max() / 2 : 1);
+    assert_int_equal(threads_of(least), 1); /* small ones wait until the whole team is back */
+    return NULL;
+}
+
 static void *held_up_regions(void *arg) {
     (void)arg;
     int most = team_max();
@@ -88,6 +135,8 @@ static void on_a_thread(void *(*fn)(void *)) {
 }
 
 static void by_work(void **state) { (void)state, on_a_thread(small_regions); }
+static void by_who_is_awake(void **state) { (void)state, on_a_thread(awake_regions); }
+static void rests_after_a_small_wait(void **state) { (void)state, on_a_thread(small_held_up_regions); }
 static void rests_after_a_wait(void **state) { (void)state, on_a_thread(held_up_regions); }
 static void computing_is_no_wait(void **state) {
     (void)state;
@@ -99,7 +148,9 @@ int main(void) {
     team_max(); /* asked on the first thread */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_work),
+        cmocka_unit_test(by_who_is_awake),
         cmocka_unit_test(rests_after_a_wait),
+        cmocka_unit_test(rests_after_a_small_wait),
         cmocka_unit_test(computing_is_no_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
