@@ -84,11 +84,11 @@ static status run_guesses(draft *t, i64 n, i64 steps, err *e) {
     guess_pass pass = {t, n, steps};
     const bool can = dev->record && !t->lim.eager && n <= RECORDED;
     device_recording **r = can ? &t->recorded[n * (t->lim.steps + 1) + steps] : NULL;
-    if (can && !*r && !t->target->unrecorded) {
+    if (can && !*r && !t->unrecorded) {
         status st = dev->record(dev, queue_guesses, &pass, r, e);
         if (st != ST_OK && st != ST_NOMEM) return st;
         if (st == ST_NOMEM) {
-            t->target->unrecorded = true;
+            t->unrecorded = true;
             log_warn("%s (guesses of %lld sequences): this size and others not met before run launch by launch, slower",
                      e->text, (long long)n);
         }

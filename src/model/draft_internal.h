@@ -39,6 +39,7 @@ struct draft {
     f32 softmax_scale;
     i64 piece; /* most rows of a batch at a time */
     i64 guess_rows;
+    bool unrecorded; /* as the model's */
     /* of rows of a piece */
     void *features; /* [piece, taps hidden] */
     void *embedded; /* [piece, hidden] */

@@ -126,6 +126,10 @@ static void queue_draw(model *m, const model_batch *b) {
     send_results(m, b);
 }
 
+bool model_reads_together(const model *m, i64 each, i64 rows, i64 tokens) {
+    return each > 1 && each <= GROUP_MOST && fused_mla_groups_pay(m->o, m->c->n_heads, rows, tokens);
+}
+
 /* Rows of each sequence in decode form, if all have as many and had better be read together; else 1. */
 static i64 rows_each(const model *m, const model_batch *b) {
     const i64 first = b->n_spans && b->spans[0].absorbed ? b->spans[0].n : 1;
@@ -136,7 +140,7 @@ static i64 rows_each(const model *m, const model_batch *b) {
         if (p->n != first) return 1;
         rows += p->n, tokens += p->n * (p->pos0 + p->n);
     }
-    return first <= GROUP_MOST && fused_mla_groups_pay(m->o, m->c->n_heads, rows, tokens) ? first : 1;
+    return model_reads_together(m, first, rows, tokens) ? first : 1;
 }
 
 static status queue(model *m, const model_batch *b, err *e) {
@@ -235,9 +239,8 @@ status model_queue_draw(model *m, const model_batch *b, err *e) {
 }
 
 status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e) {
-    if (n > m->lim.copies)
-        return err_set(e, ST_LIMIT, "%lld KV rows to copy, the plan allows %lld", (long long)n,
-                       (long long)m->lim.copies);
+    status st = copies_check(&m->lim, pairs, n, e);
+    if (st != ST_OK) return st;
     kv_pair *const own = m->tables_host.copies;
     const i32 count = (i32)tables_own_copies(&m->lim, pairs, n, own);
     if (!count) return ST_OK;

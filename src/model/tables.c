@@ -36,6 +36,19 @@ batch_tables tables_at(const model_limits *l, void *block) {
     return t;
 }
 
+status copies_check(const model_limits *l, const kv_pair *all, i64 n, err *e) {
+    if (n > l->copies)
+        return err_set(e, ST_LIMIT, "%lld KV rows to copy, the plan allows %lld", (long long)n, (long long)l->copies);
+    for (i64 i = 0; i < n; i++) {
+        const i64 from = kv_owner(l->kv, (i32)(all[i].from / KV_PAGE)),
+                  to = kv_owner(l->kv, (i32)(all[i].to / KV_PAGE));
+        if (from != to)
+            return err_set(e, ST_LIMIT, "KV row %lld of rank %lld is to be copied to row %lld of rank %lld",
+                           (long long)all[i].from, (long long)from, (long long)all[i].to, (long long)to);
+    }
+    return ST_OK;
+}
+
 status tables_check(const model_limits *l, const model_batch *b, err *e) {
     if (b->n < 1 || b->n > l->rows)
         return err_set(e, ST_LIMIT, "a batch of %lld tokens, the plan allows %lld", (long long)b->n,
@@ -43,9 +56,8 @@ status tables_check(const model_limits *l, const model_batch *b, err *e) {
     if (b->n_out > l->logit_rows || b->n_out > b->n)
         return err_set(e, ST_LIMIT, "%lld rows of logits wanted, the plan allows %lld", (long long)b->n_out,
                        (long long)min_i64(l->logit_rows, b->n));
-    if (b->n_copies > l->copies)
-        return err_set(e, ST_LIMIT, "%lld KV rows to copy, the plan allows %lld", (long long)b->n_copies,
-                       (long long)l->copies);
+    status st = copies_check(l, b->copies, b->n_copies, e);
+    if (st != ST_OK) return st;
     i64 next = 0, absorbed = 0, expanded = 0;
     for (i64 s = 0; s < b->n_spans; s++) {
         const model_span *p = &b->spans[s];

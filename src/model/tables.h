@@ -28,8 +28,11 @@ u64 tables_bytes(const model_limits *l);
 u64 tables_results(const model_limits *l, i64 n); /* bytes from `drawn` on that come back of a batch of n tokens */
 batch_tables tables_at(const model_limits *l, void *block);
 
-/* ST_LIMIT if the batch exceeds the plan or its spans do not fit together. */
+/* ST_LIMIT if the batch exceeds the plan or its spans do not fit together, or as copies_check(). */
 status tables_check(const model_limits *l, const model_batch *b, err *e);
+/* ST_LIMIT for more copies between KV rows of the pool than the plan allows, or one from a rank's cache to another's,
+ * which nobody would make. */
+status copies_check(const model_limits *l, const kv_pair *all, i64 n, err *e);
 /* Fills t for a batch that was checked. Returns the bytes to send, from t->bad_logits on; *n_abs: tokens in decode
  * form. Ids are taken modulo `ids`: a slice (config.h) has not all of them. */
 u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids, batch_tables *t, i64 *n_abs);

@@ -5,11 +5,13 @@
 #include "runtime/sampler.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct step_timer {
     engine *g;
     i64 sequences, each; /* KV pages of a sequence */
     i32 *pages;          /* [sequences, each] */
+    i32 *own;            /* [taken]: those of the pool that it took */
     i64 taken;
     i32 *ids, *bad, *out_rows;
     f32 *logits;
@@ -37,6 +39,7 @@ status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, 
     if (!m) return err_nomem(e, "a measurement", sizeof *m);
     *m = (step_timer){.g = g, .sequences = sequences, .each = each, .seed = seed};
     m->pages = calloc((size_t)(sequences * each), sizeof *m->pages);
+    m->own = calloc((size_t)(sequences * each), sizeof *m->own);
     m->ids = calloc((size_t)rows, sizeof *m->ids);
     m->bad = calloc((size_t)rows, sizeof *m->bad);
     m->out_rows = calloc(outs, sizeof *m->out_rows);
@@ -45,26 +48,42 @@ status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, 
     m->draws = calloc(outs, sizeof *m->draws);
     m->next = calloc(outs, sizeof *m->next);
     m->drafts = calloc((size_t)sequences, sizeof *m->drafts);
-    if (!m->pages || !m->ids || !m->bad || !m->out_rows || !m->spans || !m->logits || !m->draws || !m->next ||
-        !m->drafts) {
+    if (!m->pages || !m->own || !m->ids || !m->bad || !m->out_rows || !m->spans || !m->logits || !m->draws ||
+        !m->next || !m->drafts) {
         step_timer_close(m);
         return err_nomem(e, "a measurement", outs * (u64)g->config.vocab * sizeof(f32));
     }
     for (; m->taken < sequences * each; m->taken++) {
-        m->pages[m->taken] = kv_pages_take(&g->pages, m->taken % each ? m->pages[m->taken - 1] : -1);
-        if (m->pages[m->taken] >= 0) continue;
+        m->own[m->taken] = kv_pages_take(&g->pages, m->taken % each ? m->own[m->taken - 1] : -1);
+        if (m->own[m->taken] >= 0) continue;
         step_timer_close(m);
         return err_set(e, ST_LIMIT, "the KV pool of %lld tokens has no room for %lld sequences of %lld",
                        (long long)engine_kv_tokens(g), (long long)sequences, (long long)(each * KV_PAGE));
     }
+    memcpy(m->pages, m->own, (size_t)m->taken * sizeof *m->pages);
     *out = m;
+    return ST_OK;
+}
+
+status step_timer_stretch(step_timer *m, i64 context, err *e) {
+    const i64 each = ceil_div(context, KV_PAGE), had = m->each;
+    if (each > m->g->lim.seq_pages)
+        return err_set(e, ST_LIMIT, "a sequence of %lld tokens: the engine takes %lld", (long long)context,
+                       (long long)m->g->context);
+    if (each <= had) return ST_OK;
+    i32 *pages = calloc((size_t)(m->sequences * each), sizeof *pages);
+    if (!pages) return err_nomem(e, "a measurement", (u64)(m->sequences * each) * sizeof *pages);
+    for (i64 i = 0; i < m->sequences * each; i++) pages[i] = m->pages[i / each * had + min_i64(i % each, had - 1)];
+    free(m->pages);
+    m->pages = pages, m->each = each;
     return ST_OK;
 }
 
 void step_timer_close(step_timer *m) {
     if (!m) return;
-    while (m->taken) kv_pages_unref(&m->g->pages, m->pages[--m->taken]);
+    while (m->taken) kv_pages_unref(&m->g->pages, m->own[--m->taken]);
     free(m->pages);
+    free(m->own);
     free(m->ids);
     free(m->bad);
     free(m->out_rows);

@@ -10,6 +10,9 @@ typedef struct step_timer step_timer;
  * the pool is smaller. End with step_timer_close(), which takes NULL too. */
 status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, i64 rows, u64 seed, err *e);
 void step_timer_close(step_timer *m);
+/* Steps may from now on lie at positions up to `context`, with no more room taken: all of a sequence's positions behind
+ * its own pages are its last page again. For steps that are not timed for what they read. */
+status step_timer_stretch(step_timer *m, i64 context, err *e);
 
 /* One step that feeds n tokens at position pos0 of a sequence, n at most the engine's chunk. *seconds: from its
  * tables to its logits on the host. */

@@ -45,6 +45,28 @@ static status warm_prompts(engine *g, warm_run *w, err *e) {
     return st;
 }
 
+/* Where rows of one sequence are read together from so many tokens on: a position at which n sequences' are, none of
+ * them longer than it may be; -1: nowhere. */
+static i64 reads_together_at(const engine *g, i64 n, i64 each) {
+    const i64 rows = n * each, last = longest(g) - each;
+    for (i64 pos = KV_PAGE;; pos = min_i64(2 * pos, last)) {
+        if (pos <= last && model_reads_together(engine_model(g), each, rows, rows * (pos + each))) return pos;
+        if (pos >= last) return -1;
+    }
+}
+
+/* Steps that check drafts are recorded apart where contexts are long. */
+static status warm_long(engine *g, warm_run *w, i64 most, i64 each, err *e) {
+    status st = ST_OK;
+    for (i64 n = 1; st == ST_OK && n <= most; n++) {
+        const i64 pos = reads_together_at(g, n, each);
+        if (pos < 0 || model_reads_together(engine_model(g), each, n * each, n * each * each)) continue;
+        st = step_timer_stretch(w->timer, pos + each, e);
+        if (st == ST_OK) st = warm_step_done(w, step_timer_decode(w->timer, n, each, pos, &w->ignored, e), e);
+    }
+    return st;
+}
+
 static status warm_answers(engine *g, warm_run *w, warm_shape s, err *e) {
     i64 most = min_i64(min_i64(max_i64(s.steps, s.passes), g->max_running),
                        min_i64(g->pages.n_free, g->lim.decode_rows / s.rows));
@@ -56,17 +78,17 @@ static status warm_answers(engine *g, warm_run *w, warm_shape s, err *e) {
         if (st == ST_OK && n <= s.passes) st = step_timer_drafts(w->timer, n, s.rows, 0, &w->ignored, e);
         st = warm_step_done(w, st, e);
     }
+    if (st == ST_OK && s.rows > 1) st = warm_long(g, w, min_i64(most, s.steps), s.rows, e);
     step_timer_close(w->timer);
     return st;
 }
 
-/* Chains of each length. Of a tree how many rows its step has is not known before. */
+/* Chains, or trees, of each length. Of a tree how many rows its step has is not known before. */
 static status warm_drafts(engine *g, warm_run *w, err *e) {
+    const i64 checked = g->draft_lim.topk > 1 ? 0 : WARM_CHECKED;
     status st = ST_OK;
-    if (w->guesses && g->draft_lim.topk > 1)
-        return warm_answers(g, w, (warm_shape){1 + w->guesses, 0, WARM_ANSWERS}, e);
     for (i64 n = w->guesses; st == ST_OK && n > 0; n--)
-        st = warm_answers(g, w, (warm_shape){1 + n, WARM_CHECKED, WARM_ANSWERS}, e);
+        st = warm_answers(g, w, (warm_shape){1 + n, checked, WARM_ANSWERS}, e);
     return st;
 }
 

@@ -9,7 +9,8 @@
 
 /* Prompts of a chunk's size, of half of it and so on, and steps of 1 to 64 answers, or as many as the engine has room
  * for; with a draft model its passes behind prompts and behind steps of 1 to 64 answers, with each number of guesses,
- * and, if it guesses chains, steps that check them, of up to 16 answers. Made-up tokens in KV pages that are free again
+ * and, if it guesses chains, steps that check them, of up to 16 answers, at short contexts and at such as have
+ * attention read a sequence's rows together. Made-up tokens in KV pages that are free again
  * afterwards. Before anything else runs on the engine, which was opened with max_running. With experts that move
  * (--enable-eplb) the rows count like any others. *steps: how many. A model that makes a NaN of them is told on stderr,
  * and is no error: its requests will tell. */

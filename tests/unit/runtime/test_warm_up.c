@@ -44,7 +44,7 @@ static void a_warm_engine_answers_alike(void **state) {
     static const warm_case cases[] = {
         {NULL, 300, 512, 4, 2048, 1, 1, 0, 3 + 4},                             /* prompts of 300, 150, 75 */
         {"models/nano-eagle3-mla", 200, 512, 4, 2048, 1, 1, 0, 2 + 4 + 3 * 4}, /* 200, 100 */
-        {"models/nano-eagle3-mla", 200, 512, 4, 2048, 1, 1, 3, 2 + 4 + 4},     /* trees */
+        {"models/nano-eagle3-mla", 200, 512, 4, 2048, 1, 1, 3, 2 + 4 + 3 * 4}, /* trees */
         {NULL, 512, 512, 1, 64, 1, 1, 0, 1},                                   /* a pool of one page */
         {NULL, 32, 512, 100, 128, 1, 1, 0, 2},                                 /* no chunk that is long, two pages */
         {"models/nano-eagle3-mla", 512, 128, 2, 256, 1, 1, 0, 1 + 2 + 3 * 2},  /* a context as short as a prompt */
@@ -74,7 +74,35 @@ static void a_warm_engine_answers_alike(void **state) {
     }
 }
 
+/* Rows of one sequence are read together from 1500 tokens on, or where there are more than 12. */
+static bool long_ones_pay(i64 heads, i64 rows, i64 tokens) {
+    (void)heads;
+    return tokens > 1500 || rows > 12;
+}
+
+/* Steps of long contexts come besides: of 4 rows each 1 to 3 sequences (4 are together anyway), of 3 rows 1 to 4, of 2
+ * rows 2 to 4 (no sequence may have more than 512 tokens). Pages stand for each other: the pool has but 15 of them. */
+static void long_contexts_are_warmed_as_well(void **state) {
+    (void)state;
+    const warm_case c = {"models/nano-eagle3-mla", 60, 512, 4, 960, 1, 1, 0, 0};
+    i64 short_ones, all;
+    err e = {0};
+    engine *g = open_to_warm(&c);
+    assert_int_equal(engine_warm_up(g, &short_ones, &e), ST_OK);
+    engine_close(g);
+    g = open_to_warm(&c);
+    ops *const o = &engine_backend(g)->ops;
+    fused_ops fused = o->fused ? *o->fused : (fused_ops){0};
+    fused.mla_groups_pay = long_ones_pay, o->fused = &fused;
+    const i64 pages = g->pages.n_free;
+    assert_int_equal(engine_warm_up(g, &all, &e), ST_OK);
+    assert_int_equal(g->pages.n_free, pages);
+    assert_int_equal(all - short_ones, 3 + 4 + 3);
+    engine_close(g);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_warm_engine_answers_alike)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_warm_engine_answers_alike),
+                                       cmocka_unit_test(long_contexts_are_warmed_as_well)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
