@@ -5,10 +5,11 @@
  *
  * Work. Waking the others costs tens of microseconds, so a region of less than TEAM_MIN multiply-adds (about 30 us)
  * wakes nobody. While they are awake, which they are for some milliseconds behind a region of theirs, meeting twice
- * costs half a microsecond among two threads: then TEAM_MIN_AWAKE a thread is enough. A step of nano has about 60 regions
- * of 3,000 to 800,000 multiply-adds a row and none that would wake anybody by itself, so small regions that come
- * closely, 2 TEAM_MIN of them within 2 ms, do it together. One region of such a team is not worth the half microsecond
- * that asking for its processor time takes: it was held up if it took longer than any of that size can.
+ * costs half a microsecond among two threads: then TEAM_MIN_AWAKE a thread is enough. A step of nano has about 60
+ * regions of 3,000 to 800,000 multiply-adds a row and none that would wake anybody by itself, so small regions that
+ * come closely, 2 TEAM_MIN of them within 2 ms, do it together. To ask how long such a region kept its thread's
+ * processor would cost another microsecond: it was held up if it took longer than any of that size can. nano on two
+ * virtual cores, one row at a time: 1835 -> 2580 tok/s, with drafts 2480 -> 3440; four streams 3360 -> 4530.
  *
  * Held up. Every region ends with a barrier. Where another program holds one of the cores, the thread of the team
  * that is due there runs only after a time slice of 3 to 5 ms, and all others wait for it, region after region. So:

@@ -145,8 +145,8 @@ status model_queue(model *m, const model_batch *b, err *e);
  * one. */
 status model_queue_draw(model *m, const model_batch *b, err *e);
 status model_collect(model *m, const model_batch *b, err *e);
-/* Does attention read the KV rows of a sequence once for all `each` rows that it has in a step of so many rows in decode
- * form, `tokens` tokens before or at them together? Such a step is recorded by itself. */
+/* Does attention read the KV rows of a sequence once for all `each` rows that it has in a step? All rows in decode
+ * form, and the tokens that each attends to, added up. Such a step is recorded by itself. */
 bool model_reads_together(const model *m, i64 each, i64 rows, i64 tokens);
 /* Queues copies of KV rows in all layers, at most limits.copies: those of a branch that was kept, to the sequence's own
  * pages. */

@@ -21,7 +21,7 @@ struct engine {
     checkpoint *draft_ck;      /* NULL: dummy weights, or no draft */
     draft_limits draft_lim;
     i64 draft_nodes;   /* most guesses of an answer in a step */
-    i32 *branch_pages; /* [draft_lim.sequences, engine_branches(), BRANCH_PAGES] of the draft's cache; NULL: guesses are chains */
+    i32 *branch_pages; /* [draft_lim.sequences, engine_branches(), BRANCH_PAGES]: the draft's; NULL: chains */
     vision_config vision_config;
     bool has_vision;
     vision_limits vision_lim;
