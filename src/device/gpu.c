@@ -171,21 +171,25 @@ gpu_part gpu_part_of(const i64 *ordinals, i64 n, i64 at) {
     return p;
 }
 
-CUresult gpu_wait_stream(gpu *g) {
+static CUresult wait_until(gpu *g, CUevent there) {
     g->waits_since = now_s();
-    CUresult r = g->cu.cuStreamSynchronize(g->stream);
+    g->call = "waits for what it has queued";
+    CUresult r = there ? g->cu.cuEventSynchronize(there) : g->cu.cuStreamSynchronize(g->stream);
+    g->call = NULL;
     g->waits_since = 0;
     return r;
 }
 
-CUresult gpu_wait_event(gpu *g, CUevent there) {
-    g->waits_since = now_s();
-    CUresult r = g->cu.cuEventSynchronize(there);
-    g->waits_since = 0;
-    return r;
-}
-
+CUresult gpu_wait_stream(gpu *g) { return wait_until(g, NULL); }
+CUresult gpu_wait_event(gpu *g, CUevent there) { return wait_until(g, there); }
 f64 gpu_waits_since(const gpu *g) { return g->waits_since; }
+
+void gpu_doing(const gpu *g, char *text, size_t size) {
+    const char *call = g->call;
+    const gpu_kernel *last = g->last;
+    snprintf(text, size, "%s, behind its launch of %s", call ? call : "makes no call that may take long",
+             last ? last->name : "nothing");
+}
 
 device *gpu_device(gpu *g) { return &g->dev; }
 const char *gpu_name(const gpu *g) { return g->name; }

@@ -39,8 +39,9 @@ struct gpu {
     gpu_module *modules;
     size_t n_modules;
     gpu_kernel *kernels;
-    const gpu_kernel *last; /* launched: named when the stream fails later */
-    u8 *stage;              /* pinned, [STAGE_PIECES + 1][STAGE_BYTES]; the last one is for reading */
+    _Atomic(const gpu_kernel *) last; /* launched: named when the stream fails later */
+    _Atomic(const char *) call;       /* a call that may take long, as a verb; NULL: none is being made */
+    u8 *stage;                        /* pinned, [STAGE_PIECES + 1][STAGE_BYTES]; the last one is for reading */
     CUevent copied[STAGE_PIECES];
     u64 n_staged;
     gpu_trace_state trace; /* most 0: off */

@@ -46,7 +46,7 @@ static bool worth_a_team(i64 work, i64 now) {
 team team_begin(i64 work) {
     int n = (int)min_i64(omp_get_max_threads(), team_max());
     const bool small = work < TEAM_MIN;
-    if (n < 2 || (small && work < n * (i64)TEAM_MIN_AWAKE)) return (team){.threads = 1};
+    if (n < 2 || (small && work < team_min_awake(n))) return (team){.threads = 1};
     i64 now = clock_ns(CLOCK_MONOTONIC);
     if (self.halvings && now >= self.until_ns) { /* tries one size up; being held up soon costs a longer rest */
         self.halvings--;

@@ -33,7 +33,8 @@
 
 enum {
     TEAM_MIN = 1 << 20,
-    TEAM_MIN_AWAKE = 1 << 14 /* a thread */
+    TEAM_MIN_AWAKE = 1 << 14, /* a thread, of a team of up to TEAM_SMALL; of a larger one twice as much (measured) */
+    TEAM_SMALL = 8
 };
 
 typedef struct {
@@ -44,6 +45,8 @@ typedef struct {
 /* Around a parallel region of `work` multiply-adds (what costs more than one counts as more). */
 team team_begin(i64 work);
 void team_end(const team *t);
+/* What a region of n threads that are awake needs. */
+static inline i64 team_min_awake(i64 n) { return n * TEAM_MIN_AWAKE * (n > TEAM_SMALL ? 2 : 1); }
 /* The processors that the first caller could run on; the same for ever after: workspaces are planned for that many. */
 int team_max(void);
 

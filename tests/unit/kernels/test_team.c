@@ -46,8 +46,8 @@ static int threads_behind_a_team(i64 work) {
 
 static void *awake_regions(void *arg) {
     (void)arg;
-    i64 least = (i64)team_max() * TEAM_MIN_AWAKE;
-    if (team_max() < 2 || least > TEAM_MIN) return NULL;
+    i64 least = team_min_awake(team_max());
+    if (team_max() < 2 || least >= TEAM_MIN) return NULL;
     assert_int_equal(threads_behind_a_team(least), team_max());
     threads_of(TEAM_MIN);
     assert_int_equal(threads_of(least - 1), 1); /* too little, awake or not */
@@ -65,8 +65,8 @@ static void *awake_regions(void *arg) {
 /* A small one is held up when it takes long, whatever its processor time: that is not asked for. */
 static void *small_held_up_regions(void *arg) {
     (void)arg;
-    i64 least = (i64)team_max() * TEAM_MIN_AWAKE;
-    if (team_max() < 2 || least > TEAM_MIN) return NULL;
+    i64 least = team_min_awake(team_max());
+    if (team_max() < 2 || least >= TEAM_MIN) return NULL;
     team t = {.threads = 1};
     for (int i = 0; i < 100 && t.threads < 2; i++) {
         threads_of(TEAM_MIN);

@@ -27,6 +27,7 @@ typedef struct {
     gpu_u32 *flags[GPU_RANKS_MAX];
     struct uint2 *inboxes[GPU_RANKS_MAX];
     i64 part_units, relay_units; /* of an inbox */
+    const gpu *gpus[GPU_RANKS_MAX];
 } peer_group;
 
 typedef struct {
@@ -237,9 +238,13 @@ static void peer_columns_to_rows(comm *c, const void *columns, i64 n, const i64 
 static status peer_finish(comm *c, err *e) {
     peer_comm *p = peer_of(c);
     volatile gpu_u32 *host = p->end.host;
-    if (p->failed.code == ST_OK && host[COMM_FAILED])
-        err_set(&p->failed, ST_DEVICE, "rank %lld did not come to an exchange within %.3g s",
-                (long long)(c->named + host[COMM_FAILED] - 1), p->deadline_s);
+    if (p->failed.code == ST_OK && host[COMM_FAILED]) {
+        char doing[120] = "is gone";
+        const i64 missed = host[COMM_FAILED] - 1;
+        if (p->group->gpus[missed]) gpu_doing(p->group->gpus[missed], doing, sizeof doing);
+        err_set(&p->failed, ST_DEVICE, "rank %lld did not come to an exchange within %.3g s: it %s",
+                (long long)(c->named + missed), p->deadline_s, doing);
+    }
     if (p->failed.code == ST_OK && host[COMM_STOP])
         return err_set(e, ST_CANCELLED, "exchanges between GPUs were stopped");
     if (e && p->failed.code != ST_OK) *e = p->failed;
@@ -257,7 +262,7 @@ static void peer_close(comm *c) {
     if (!c) return;
     peer_comm *p = peer_of(c);
     peer_group *g = p->group;
-    g->host[c->rank] = NULL;
+    g->host[c->rank] = NULL, g->gpus[c->rank] = NULL;
     if (p->pool.dev) p->pool.dev->readback_close(p->pool.dev, p->words);
     device_pool_free(&p->pool);
     free(p);
@@ -282,6 +287,7 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
     peer_group *g = p->group;
     device *dev = gpu_device(gpu_of(p->o)->g);
     p->pool.dev = dev;
+    g->gpus[r] = gpu_of(p->o)->g;
     status st =
         device_pool_add(&p->pool, (void **)&g->mailboxes[r], (u64)(2 * g->ranks * g->units), 16, "a mailbox", e);
     if (st == ST_OK) st = device_pool_add(&p->pool, (void **)&p->end.words, COMM_WORDS, 4, "a mailbox", e);
