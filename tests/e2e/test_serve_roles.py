@@ -1,12 +1,14 @@
 """`moonlet serve --role decode` beside servers of --role prefill: the answers of one server, and what becomes of
 requests when a server is lost, stands still, sends damaged pages, or is not like the other."""
 import json
+import re
 import shutil
 import signal
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from serve_client import JSON, NANO, ROOT, SLOW, Server, wait_until
@@ -338,6 +340,25 @@ def test_servers_that_are_not_alike(trio, tmp_path):
     weights.write_bytes(data)
     with pytest.raises(RuntimeError, match="the checkpoint is .* here and .* there"):
         Server(*url(there), model=changed)
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Knows no server behind it yet."""
+
+    def do_GET(self):
+        self.send_error(404, "no such route")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_proxy_that_knows_no_server_yet():
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    here = decode(proxy.server_port)
+    assert re.search(r"prefill server .*: HTTP 404: .*prompts wait for it", "".join(here.log), re.S), here.log
+    assert here.stop() == 0
+    proxy.shutdown()
 
 
 def test_flags_that_do_not_go_together():

@@ -344,7 +344,10 @@ static status compare(kv_fetcher *f, kv_puller *p, const peer *at, err *e) {
     long code;
     const kv_question q = {.url = at->url, .headers = f->headers, .silence_s = f->o.silence_s};
     status st = kv_puller_ask(p, &q, &code, e);
-    if (code == 404) return err_set(e, ST_INPUT, "it hands out no KV pages: start it with --role prefill");
+    if (code == 404) { /* a Moonlet's, or of something between that does not know it yet, or any more */
+        const bool own = strstr(e->text, "there is no /kv_pages here") != NULL;
+        return own ? err_set(e, ST_INPUT, "it hands out no KV pages: start it with --role prefill") : ST_PEER;
+    }
     if (st != ST_OK) return code >= 400 && code < 500 && code != 429 ? e->code = ST_INPUT : st;
     json_t *v = json_parse(p->answer.data ? p->answer.data : "", p->answer.len, "its answer", e);
     const char *layout = json_string_value(json_object_get(v, "layout"));
