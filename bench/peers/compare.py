@@ -68,6 +68,8 @@ class Moonlet:
                     self.args.moonlet,
                     "bench",
                     "moe",
+                    "--cpu-mask",
+                    "avx2" if self.args.avx2 else "all",
                     "--threads",
                     str(self.args.threads),
                     "--tokens",
@@ -130,6 +132,7 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--real-time", action="store_true", help="round-robin real-time priority for all (as root)")
     p.add_argument("--all-layouts", action="store_true", help="both layouts of each peer")
+    p.add_argument("--avx2", action="store_true", help="as on a processor without AVX-512 (llama.cpp: as it was built)")
     p.add_argument("--log", help="every line as JSON")
     args = p.parse_args()
     count = 2 if args.all_layouts else 1
@@ -137,7 +140,8 @@ def main():
     if "llama.cpp" in args.peers:
         programs += [Peer("ggml_moe.py", *o, args=args) for o in (["--repack"], [])[:count]]
     if "KTransformers" in args.peers:
-        programs += [Peer("kt_moe.py", "--layout", o, args=args) for o in ("rows", "blocked")[:count]]
+        layouts = (("avx2", "--variant", "avx2"),) if args.avx2 else (("rows",), ("blocked",))[:count]
+        programs += [Peer("kt_moe.py", "--layout", *o, args=args) for o in layouts]
     lines = []
     for number in range(args.rounds):
         for program in programs:

@@ -9,7 +9,9 @@
  * regions of 3,000 to 800,000 multiply-adds a row and none that would wake anybody by itself, so small regions that
  * come closely, 2 TEAM_MIN of them within 2 ms, do it together. To ask how long such a region kept its thread's
  * processor would cost another microsecond: it was held up if it took longer than any of that size can. nano on two
- * virtual cores, one row at a time: 1835 -> 2580 tok/s, with drafts 2480 -> 3440; four streams 3360 -> 4530.
+ * virtual cores, one row at a time: 1835 -> 2580 tok/s, with drafts 2480 -> 3440; four streams 3360 -> 4530. Of sixteen
+ * threads on eight cores those that look for work slow down the one that has it (1375 -> 1120 tok/s): not above
+ * TEAM_SMALL.
  *
  * Held up. Every region ends with a barrier. Where another program holds one of the cores, the thread of the team
  * that is due there runs only after a time slice of 3 to 5 ms, and all others wait for it, region after region. So:
@@ -33,7 +35,7 @@
 
 enum {
     TEAM_MIN = 1 << 20,
-    TEAM_MIN_AWAKE = 1 << 14, /* a thread, of a team of up to TEAM_SMALL; of a larger one twice as much (measured) */
+    TEAM_MIN_AWAKE = 1 << 14, /* a thread, of a team of up to */
     TEAM_SMALL = 8
 };
 
@@ -45,8 +47,8 @@ typedef struct {
 /* Around a parallel region of `work` multiply-adds (what costs more than one counts as more). */
 team team_begin(i64 work);
 void team_end(const team *t);
-/* What a region of n threads that are awake needs. */
-static inline i64 team_min_awake(i64 n) { return n * TEAM_MIN_AWAKE * (n > TEAM_SMALL ? 2 : 1); }
+/* What a region needs where n threads are awake. */
+static inline i64 team_min_awake(i64 n) { return n > TEAM_SMALL ? TEAM_MIN : n * TEAM_MIN_AWAKE; }
 /* The processors that the first caller could run on; the same for ever after: workspaces are planned for that many. */
 int team_max(void);
 
