@@ -566,6 +566,7 @@ static void int8_run(const moe_args *a) {
     moe_plan_make(&m.p, a, int8_x_bytes(a), int8_h_bytes(a));
     const moe_plan *p = &m.p;
     i64 blocks = p->inter / GROUP;
+    const i64 together = moe_items_together(p->n_touched * blocks);
     team tm = team_begin(3 * a->n * a->k * p->inter * p->hidden);
 #pragma omp parallel num_threads(tm.threads)
     {
@@ -574,9 +575,9 @@ static void int8_run(const moe_args *a) {
         for (i64 i = 0; i < a->n; i++)
             quantise_row(m.format, (const bf16 *)a->x + i * p->hidden, p->hidden,
                          (q8_group *)p->x + i * (p->hidden / GROUP));
-#pragma omp for schedule(dynamic, 4)
+#pragma omp for schedule(dynamic, together)
         for (i64 it = 0; it < p->n_touched * blocks; it++) int8_up(&m, p->touched[it / blocks], it % blocks * GROUP);
-#pragma omp for schedule(dynamic, 4)
+#pragma omp for schedule(dynamic)
         for (i64 col = 0; col < p->hidden; col += MOE_OUT) {
             for (i64 t = 0; t < p->n_touched; t++) int8_down(&m, t, col, y);
             int8_combine(&m, col, y);

@@ -45,6 +45,8 @@ void moe_plan_make(moe_plan *p, const moe_args *a, u64 x_bytes, u64 h_bytes) {
     p->first[0] = 0;
 }
 
+i64 moe_items_together(i64 items) { return max_i64(1, min_i64(4, items / (4 * (i64)team_max()))); }
+
 f32 *moe_plan_y(const moe_plan *p, const moe_args *a) {
     return p->y + cpu_round64((u64)(a->n * a->k) * MOE_OUT * 4) / 4 * (u64)cpu_thread();
 }

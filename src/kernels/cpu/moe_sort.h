@@ -23,6 +23,9 @@ typedef struct {
 u64 moe_plan_bytes(const moe_args *a, u64 x_bytes, u64 h_bytes);
 /* Lays out a->workspace and sorts. */
 void moe_plan_make(moe_plan *p, const moe_args *a, u64 x_bytes, u64 h_bytes);
+/* Neighbouring items of gate and up that a thread takes at a time: they lie behind each other in memory, but of few
+ * each thread shall have some. */
+i64 moe_items_together(i64 items);
 /* A thread's y. */
 f32 *moe_plan_y(const moe_plan *p, const moe_args *a);
 

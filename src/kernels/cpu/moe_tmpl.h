@@ -99,12 +99,13 @@ static void moe(const ops *o, const moe_args *a) {
     moe_plan p;
     moe_plan_make(&p, a, 0, (u64)a->experts->views[0].rows * sizeof(bf16));
     i64 blocks = ceil_div(p.inter, WB);
+    const i64 together = moe_items_together(p.n_touched * blocks);
     team tm = team_begin(3 * a->n * a->k * p.inter * p.hidden);
 #pragma omp parallel num_threads(tm.threads)
     {
         f32 buf[CPU_EXPAND_MAX];
         f32 *y = moe_plan_y(&p, a);
-#pragma omp for schedule(dynamic, 4)
+#pragma omp for schedule(dynamic, together)
         for (i64 it = 0; it < p.n_touched * blocks; it++) moe_up(a, &p, p.touched[it / blocks], it % blocks * WB, buf);
 #pragma omp for schedule(dynamic)
         for (i64 col = 0; col < p.hidden; col += MOE_OUT) {
