@@ -187,7 +187,7 @@ f64 gpu_waits_since(const gpu *g) { return g->waits_since; }
 void gpu_doing(const gpu *g, char *text, size_t size) {
     const char *call = g->call;
     const gpu_kernel *last = g->last;
-    snprintf(text, size, "%s, behind its launch of %s", call ? call : "makes no call that may take long",
+    snprintf(text, size, "%s; what it queued or recorded last: %s", call ? call : "is in no call that is watched",
              last ? last->name : "nothing");
 }
 

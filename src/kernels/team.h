@@ -4,14 +4,14 @@
  * depend on it, since every sum is formed in an order of its own.
  *
  * Work. Waking the others costs tens of microseconds, so a region of less than TEAM_MIN multiply-adds (about 30 us)
- * wakes nobody. While they are awake, which they are for some milliseconds behind a region of theirs, meeting twice
- * costs half a microsecond among two threads: then TEAM_MIN_AWAKE a thread is enough. A step of nano has about 60
- * regions of 3,000 to 800,000 multiply-adds a row and none that would wake anybody by itself, so small regions that
- * come closely, 2 TEAM_MIN of them within 2 ms, do it together. To ask how long such a region kept its thread's
- * processor would cost another microsecond: it was held up if it took longer than any of that size can. nano on two
- * virtual cores, one row at a time: 1835 -> 2580 tok/s, with drafts 2480 -> 3440; four streams 3360 -> 4530. Of sixteen
- * threads on eight cores those that look for work slow down the one that has it (1375 -> 1120 tok/s): not above
- * TEAM_SMALL.
+ * wakes nobody by itself. But behind a region of theirs they look for the next one for some hundred microseconds
+ * (cmd/main.c, GOMP_SPINCOUNT), and as long as they do, meeting twice costs half a microsecond among two. A step of
+ * nano is about 60 regions of 3,000 to 800,000 multiply-adds a row, one close behind the other. So small regions, of
+ * TEAM_MIN_SMALL a thread and more, are tried both ways, and the faster way is kept for a while. It is
+ * not always the team: where another thread of the process has one, too (pictures are resized by one, a checkpoint was
+ * requantized), libgomp lets all sleep at once, and each region costs 40 to 80 us. nano on two virtual cores, one row
+ * at a time: 1835 -> 2580 tok/s, with drafts 2480 -> 3440; four streams 3360 -> 4530. Of sixteen threads those that
+ * look for work slow down the one that has it, in between, too (1375 -> 1120 tok/s): not above TEAM_SMALL.
  *
  * Held up. Every region ends with a barrier. Where another program holds one of the cores, the thread of the team
  * that is due there runs only after a time slice of 3 to 5 ms, and all others wait for it, region after region. So:
@@ -35,20 +35,22 @@
 
 enum {
     TEAM_MIN = 1 << 20,
-    TEAM_MIN_AWAKE = 1 << 14, /* a thread, of a team of up to */
+    TEAM_MIN_SMALL = 1 << 14, /* a thread, of a team of up to */
     TEAM_SMALL = 8
 };
 
 typedef struct {
     int threads;         /* for num_threads(); at most one a processor */
-    i64 wall_ns, cpu_ns; /* of the calling thread, at the beginning; 0: not asked for, as one thread has done with it */
+    bool small;          /* of less than TEAM_MIN */
+    i64 work;            /* 0: nothing is measured of it */
+    i64 wall_ns, cpu_ns; /* of the calling thread, at the beginning; cpu_ns of those that are not small */
 } team;
 
 /* Around a parallel region of `work` multiply-adds (what costs more than one counts as more). */
 team team_begin(i64 work);
 void team_end(const team *t);
-/* What a region needs where n threads are awake. */
-static inline i64 team_min_awake(i64 n) { return n > TEAM_SMALL ? TEAM_MIN : n * TEAM_MIN_AWAKE; }
+/* What a region of n threads needs. */
+static inline i64 team_min_small(i64 n) { return n > TEAM_SMALL ? TEAM_MIN : n * TEAM_MIN_SMALL; }
 /* The processors that the first caller could run on; the same for ever after: workspaces are planned for that many. */
 int team_max(void);
 

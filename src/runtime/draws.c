@@ -172,7 +172,7 @@ void make_masks(scheduler *s, batch *b) {
         if (b->on_device && !b->keep[i]) b->draws[i].mask = n;
     }
     b->n_masks = n;
-    team tm = team_begin(n > 1 ? n * MASK_WORK : 0);
+    team tm = team_begin(n * MASK_WORK < TEAM_MIN ? 0 : n * MASK_WORK); /* they differ too much for small regions */
 #pragma omp parallel for schedule(dynamic, 1) num_threads(tm.threads)
     for (i64 k = 0; k < n; k++) mask_make(s, &s->mask_jobs[k]);
     team_end(&tm);

@@ -55,40 +55,51 @@ static i64 reads_together_at(const engine *g, i64 n, i64 each) {
     }
 }
 
-/* Steps that check drafts are recorded apart where contexts are long. */
-static status warm_long(engine *g, warm_run *w, i64 most, i64 each, err *e) {
-    status st = ST_OK;
-    for (i64 n = 1; st == ST_OK && n <= most; n++) {
-        const i64 pos = reads_together_at(g, n, each);
-        if (pos < 0 || model_reads_together(engine_model(g), each, n * each, n * each * each)) continue;
-        st = step_timer_stretch(w->timer, pos + each, e);
-        if (st == ST_OK) st = warm_step_done(w, step_timer_decode(w->timer, n, each, pos, &w->ignored, e), e);
-    }
-    return st;
-}
-
-static status warm_answers(engine *g, warm_run *w, warm_shape s, err *e) {
+/* Step timers' most sequences for these; 0: there is no room for one. */
+static i64 most_answers(const engine *g, warm_shape s) {
     i64 most = min_i64(min_i64(max_i64(s.steps, s.passes), g->max_running),
                        min_i64(g->pages.n_free, g->lim.decode_rows / s.rows));
     if (s.passes) most = min_i64(most, g->draft_lim.sequences);
-    if (most < 1 || longest(g) < KV_PAGE) return ST_OK;
+    return longest(g) < KV_PAGE ? 0 : most;
+}
+
+static status warm_answers(engine *g, warm_run *w, warm_shape s, err *e) {
+    const i64 most = most_answers(g, s);
+    if (most < 1) return ST_OK;
     status st = step_timer_open(&w->timer, g, most, KV_PAGE, s.rows, 0, e);
     for (i64 n = 1; st == ST_OK && n <= most; n++) {
         if (n <= s.steps) st = step_timer_decode(w->timer, n, s.rows, 0, &w->ignored, e);
         if (st == ST_OK && n <= s.passes) st = step_timer_drafts(w->timer, n, s.rows, 0, &w->ignored, e);
         st = warm_step_done(w, st, e);
     }
-    if (st == ST_OK && s.rows > 1) st = warm_long(g, w, min_i64(most, s.steps), s.rows, e);
     step_timer_close(w->timer);
     return st;
 }
 
-/* Chains, or trees, of each length. Of a tree how many rows its step has is not known before. */
+/* Steps that check drafts are recorded apart where contexts are long. */
+static status warm_long(engine *g, warm_run *w, warm_shape s, err *e) {
+    const i64 most = most_answers(g, s);
+    if (most < 1) return ST_OK;
+    status st = step_timer_open(&w->timer, g, most, KV_PAGE, s.rows, 0, e);
+    for (i64 n = 1; st == ST_OK && n <= most; n++) {
+        const i64 pos = reads_together_at(g, n, s.rows);
+        if (pos < 0 || model_reads_together(engine_model(g), s.rows, n * s.rows, n * s.rows * s.rows)) continue;
+        st = step_timer_stretch(w->timer, pos + s.rows, e);
+        if (st == ST_OK) st = warm_step_done(w, step_timer_decode(w->timer, n, s.rows, pos, &w->ignored, e), e);
+    }
+    step_timer_close(w->timer);
+    return st;
+}
+
+/* Chains, or trees, of each length; long contexts, which are rarer, when all short ones have their recordings. How many
+ * rows the step of a tree has is not known before. */
 static status warm_drafts(engine *g, warm_run *w, err *e) {
     const i64 checked = g->draft_lim.topk > 1 ? 0 : WARM_CHECKED;
     status st = ST_OK;
     for (i64 n = w->guesses; st == ST_OK && n > 0; n--)
         st = warm_answers(g, w, (warm_shape){1 + n, checked, WARM_ANSWERS}, e);
+    for (i64 n = w->guesses; st == ST_OK && checked && n > 0; n--)
+        st = warm_long(g, w, (warm_shape){1 + n, checked, 0}, e);
     return st;
 }
 

@@ -34,50 +34,50 @@ static void *small_regions(void *arg) {
     return NULL;
 }
 
-/* The team of `work` behind a region that had the whole one; asked again where something came between. */
-static int threads_behind_a_team(i64 work) {
-    int n = 1;
-    for (int i = 0; i < 100 && n < team_max(); i++) {
-        threads_of(TEAM_MIN);
-        n = threads_of(work);
+/* Small regions that take so long alone and with the team, until they have had `threads` for ten in a row. */
+static void settle(int threads, i64 alone_us, i64 team_us) {
+    const i64 least = team_min_small(team_max());
+    int kept = 0;
+    for (int i = 0; kept < 10; i++) {
+        if (i == 3000000) fail_msg("small regions never had %d threads for long", threads);
+        team t = team_begin(least);
+        struct timespec begun, now;
+        clock_gettime(CLOCK_MONOTONIC, &begun);
+        do clock_gettime(CLOCK_MONOTONIC, &now);
+        while (((i64)now.tv_sec - begun.tv_sec) * 1000000 + (now.tv_nsec - begun.tv_nsec) / 1000 <
+               (t.threads > 1 ? team_us : alone_us));
+        team_end(&t);
+        kept = i > 400 && t.threads == threads ? kept + 1 : 0; /* tried both ways by then */
     }
-    return n;
 }
 
-static void *awake_regions(void *arg) {
+static bool no_small_teams(void) { return team_max() < 2 || team_min_small(team_max()) >= TEAM_MIN; }
+
+static void *small_regions_with_a_team(void *arg) {
     (void)arg;
-    i64 least = team_min_awake(team_max());
-    if (team_max() < 2 || least >= TEAM_MIN) return NULL;
-    assert_int_equal(threads_behind_a_team(least), team_max());
-    threads_of(TEAM_MIN);
-    assert_int_equal(threads_of(least - 1), 1); /* too little, awake or not */
-    wait_ms(5);
-    assert_int_equal(threads_of(least), 1); /* they may sleep by now */
-    i64 regions = 0;
-    for (int i = 0; i < 100 && regions != 3; i++) { /* closely, so that they are woken by what all of them have */
-        wait_ms(5);
-        for (regions = 1; threads_of(TEAM_MIN - 1) < 2;) regions++;
-    }
-    assert_int_equal(regions, 3);
+    if (no_small_teams()) return NULL;
+    assert_int_equal(threads_of(team_min_small(team_max())), 1);
+    assert_int_equal(threads_of(team_min_small(team_max()) - 1), 1);
+    settle(team_max(), 10, 5); /* it pays */
+    assert_int_equal(threads_of(team_min_small(team_max()) - 1), 1);
+    settle(1, 10, 60); /* any more: what others do has changed */
+    settle(team_max(), 10, 5);
     return NULL;
 }
 
-/* A small one is held up when it takes long, whatever its processor time: that is not asked for. */
+/* One that takes far longer than alone is held up, whatever its processor time: that is not asked for. */
 static void *small_held_up_regions(void *arg) {
     (void)arg;
-    i64 least = team_min_awake(team_max());
-    if (team_max() < 2 || least >= TEAM_MIN) return NULL;
+    if (no_small_teams()) return NULL;
+    settle(team_max(), 10, 5);
     team t = {.threads = 1};
-    for (int i = 0; i < 100 && t.threads < 2; i++) {
-        threads_of(TEAM_MIN);
-        t = team_begin(least);
-    }
+    for (int i = 0; i < 10000 && t.threads < 2; i++) t = team_begin(team_min_small(team_max()));
     assert_int_equal(t.threads, team_max());
     assert_int_equal(t.cpu_ns, 0);
     wait_ms(3);
     team_end(&t);
     assert_int_equal(threads_of(TEAM_MIN), team_max() / 2 > 1 ? team_max() / 2 : 1);
-    assert_int_equal(threads_of(least), 1); /* small ones wait until the whole team is back */
+    assert_int_equal(threads_of(team_min_small(team_max())), 1); /* small ones wait until the whole team is back */
     return NULL;
 }
 
@@ -135,8 +135,16 @@ static void on_a_thread(void *(*fn)(void *)) {
 }
 
 static void by_work(void **state) { (void)state, on_a_thread(small_regions); }
-static void by_who_is_awake(void **state) { (void)state, on_a_thread(awake_regions); }
-static void rests_after_a_small_wait(void **state) { (void)state, on_a_thread(small_held_up_regions); }
+static void small_ones_are_tried(void **state) {
+    (void)state;
+    on_a_thread(small_regions_with_a_team);
+    if (no_small_teams()) skip();
+}
+static void rests_after_a_small_wait(void **state) {
+    (void)state;
+    on_a_thread(small_held_up_regions);
+    if (no_small_teams()) skip();
+}
 static void rests_after_a_wait(void **state) { (void)state, on_a_thread(held_up_regions); }
 static void computing_is_no_wait(void **state) {
     (void)state;
@@ -148,7 +156,7 @@ int main(void) {
     team_max(); /* asked on the first thread */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_work),
-        cmocka_unit_test(by_who_is_awake),
+        cmocka_unit_test(small_ones_are_tried),
         cmocka_unit_test(rests_after_a_wait),
         cmocka_unit_test(rests_after_a_small_wait),
         cmocka_unit_test(computing_is_no_wait),
