@@ -356,7 +356,7 @@ def test_a_proxy_that_knows_no_server_yet():
     proxy = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     here = decode(proxy.server_port)
-    assert re.search(r"prefill server .*: HTTP 404: .*prompts wait for it", "".join(here.log), re.S), here.log
+    wait_until(lambda: re.search(r"prefill server .*: HTTP 404: .*prompts wait for it", "".join(here.log), re.S))
     assert here.stop() == 0
     proxy.shutdown()
 
