@@ -85,7 +85,7 @@ extern const size_t n_model_elsewhere;
     {"chunked-prefill-size", 0, OPT_INT, &(o).engine.chunk, "N", \
      "most prompt tokens in one step (default: 512, on a GPU 8192)", 1, 65536}, \
     {"deterministic", 0, OPT_FLAG, &(o).engine.deterministic, NULL, \
-     "a request alone and in a batch gives the same bits (always so on ref and cpu; cuda is slower)", 0, 0}, \
+     "a request alone and in a batch gives the same bits (always so on ref and cpu but with --dcp; cuda is slower)", 0, 0}, \
     {"tuned", 0, OPT_STR, &(o).engine.tuned, "FILE", \
      "cuda: table of measured choices for kernels, or none (default: the one that comes along)", 0, 0}, \
     {"disable-cuda-graph", 0, OPT_FLAG, &(o).engine.eager, NULL, \

@@ -141,7 +141,13 @@ static status serve_role(serve_opts *o, err *e) {
     if (s->role == ROLE_DECODE && !o->prefill.n)
         return err_set(e, ST_INPUT,
                        "--role decode needs --prefill-url: a server of --role prefill computes its prompts");
-    if (s->role != ROLE_DECODE && o->prefill.n) return err_set(e, ST_INPUT, "--prefill-url goes with --role decode");
+    if (s->role != ROLE_DECODE && (o->prefill.n || s->prefill_silence_s > 0 || s->sched.fetch_least))
+        return err_set(e, ST_INPUT, "%s goes with --role decode",
+                       o->prefill.n               ? "--prefill-url"
+                       : s->prefill_silence_s > 0 ? "--prefill-timeout"
+                                                  : "--prefill-min-tokens");
+    if (!s->prefill_silence_s) s->prefill_silence_s = 30;
+    if (!s->sched.fetch_least) s->sched.fetch_least = 256;
     if (s->role != ROLE_BOTH && o->m.engine.nnodes > 1)
         return err_set(e, ST_INPUT, "--role does not go with --nnodes: KV pages leave and enter one process's memory");
     return ST_OK;
@@ -158,8 +164,6 @@ int cmd_serve(int argc, char **argv) {
                           .video_seconds = VIDEO_LIMITS.seconds,
                           .remote = {.bytes = 32 << 20, .seconds = 10},
                           .engine.max_running = 16,
-                          .prefill_silence_s = 30,
-                          .sched.fetch_least = 256,
                           .sched.decode_stall_s = -1},
                     .calls = "kimi_k2",
                     .reasoning = "kimi_k2",

@@ -189,7 +189,6 @@ static void admit_start(scheduler *s, task *t) {
     s->stats.prompt_tokens += t->r.n_prompt;
     s->stats.cached_tokens += t->n_kv;
     pthread_mutex_unlock(&s->lock);
-    push_event(s, t, SCHED_STARTED)->usage = t->usage;
     if (task_own_tokens(t)) return kv_begin(s, t);
     err_nomem(&t->error, "token ids", (u64)t->n * 4);
     end_task(s, t, SCHED_ERROR, false);

@@ -49,7 +49,7 @@ typedef struct {
     bool disable_fused; /* a GPU: one operation after the other, none of kernels/fused.h */
     bool nccl;          /* ranks on GPUs exchange by NCCL, not by kernels of ours */
     bool eager;         /* a GPU: decode steps are not recorded as graphs */
-    bool deterministic; /* equal requests get equal bits, alone and among others: always so on ref and cpu */
+    bool deterministic; /* equal requests get equal bits, alone and among others: so on ref and cpu but with dcp */
     bool profile;       /* times every kernel (a GPU only): engine_profile() */
     bool verify;        /* scan quantization scales */
     /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */

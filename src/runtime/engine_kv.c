@@ -24,9 +24,26 @@ u64 engine_kv_page_bytes(const engine *g) {
     return sum;
 }
 
+/* A value is no number if all bits of its exponent are set, in FP8 (E4M3) all but the sign: with one added to the
+ * lowest of them, the carry arrives at the sign's place. Eight bytes of values at a time; no carry leaves its value. */
+bool engine_kv_page_finite(const engine *g, const u8 *page) {
+    const dtype type = g->lim.kv_type;
+    const u64 every = type == DT_F32 ? 0x0000000100000001 : type == DT_BF16 ? 0x0001000100010001 : 0x0101010101010101;
+    const u64 exponent = every * (type == DT_F32 ? 0x7f800000 : type == DT_BF16 ? 0x7f80 : 0x7f);
+    const u64 lowest = every * (type == DT_F32 ? 0x00800000 : type == DT_BF16 ? 0x0080 : 0x01);
+    u64 n = 0, carries = 0, v;
+    for (i64 s = 0; s < g->ranks.pp; s++) n += model_kv_bytes(&g->ranks.of[s * g->ranks.tp].config, 1, type);
+    for (u64 i = 0; i < n; i += sizeof v) {
+        memcpy(&v, page + i, sizeof v);
+        carries |= (v & exponent) + lowest;
+    }
+    return !(carries & every * (type == DT_F32 ? 0x80000000 : type == DT_BF16 ? 0x8000 : 0x80));
+}
+
 status engine_kv_describe(const engine *g, const engine_options *o, buf *out, err *e) {
     buf_fmt(out, "--kv-cache-dtype=%s\n", dtype_name(g->lim.kv_type));
     buf_fmt(out, "--load-format=%s\n", g->ck ? "auto" : "dummy");
+    buf_fmt(out, "--simulate-step=%s\n", engine_simulated(g) ? "yes" : "no");
     for (int i = 0; i < o->n_overrides; i++) buf_fmt(out, "--override=%s\n", o->overrides[i]);
     status st = marks_of_config(out, "config.json", o->model_dir, e);
     if (st == ST_OK) st = marks_of_checkpoint(out, "the checkpoint", g->ck, e);

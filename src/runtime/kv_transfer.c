@@ -3,6 +3,7 @@
  * A transfer holds its pages itself, so that whatever becomes of the request, nobody else writes to them or gets them
  * while a thread that this one does not wait for reads or fills them. */
 #include "runtime/engine_kv.h"
+#include "base/log.h"
 #include "runtime/scheduler_internal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -63,18 +64,26 @@ static void hand_out(scheduler *s, task *t) {
     if (t->n_kv == t->n - 1) end_task(s, t, SCHED_LENGTH, true);
 }
 
+/* Once, when its prompt need not be waited for any more: what fails before can still be answered by a status. */
+static void tell_started(scheduler *s, task *t) {
+    if (!t->told) push_event(s, t, SCHED_STARTED)->usage = t->usage;
+    t->told = true;
+}
+
+static bool is_fetched(const scheduler *s, const task *t, i64 rows) {
+    return s->o.fetch && !t->r.kv_only && !t->r.n_media && !t->r.probe &&
+           rows - t->n_kv >= (s->o.fetch_least ? s->o.fetch_least : KV_PAGE);
+}
+
 void kv_begin(scheduler *s, task *t) {
     const i64 rows = min_i64(reuse_limit(t), t->r.n_prompt);
-    if (t->r.kv_only) {
-        if (transfer_open(s, t, t->r.kv_from, rows, false))
-            hand_out(s, t);
-        else
-            end_without_memory(s, t);
-        return;
-    }
-    if (!s->o.fetch || t->r.n_media || t->r.probe) return;
-    if (rows - t->n_kv < (s->o.fetch_least ? s->o.fetch_least : KV_PAGE)) return;
     err e = {0};
+    if (!is_fetched(s, t, rows)) {
+        tell_started(s, t);
+        if (!t->r.kv_only) return;
+        if (transfer_open(s, t, t->r.kv_from, rows, false)) return hand_out(s, t);
+        return end_without_memory(s, t);
+    }
     if (engine_kv_settle(s->g, &e) != ST_OK) return break_down(s, &e);
     const kv_transfer *k = transfer_open(s, t, t->n_kv / KV_PAGE, rows, true);
     if (k)
@@ -118,7 +127,12 @@ static void arrive(scheduler *s, kv_transfer *k) {
     s->stats.kv_tokens_in += arrived > k->kv.from ? rows_of_pages(&k->kv, arrived) - k->kv.from * KV_PAGE : 0;
     s->stats.kv_failed += k->why.code != ST_OK;
     pthread_mutex_unlock(&s->lock);
-    if (k->why.code == ST_OK) return;
+    if (k->why.code == ST_OK) return tell_started(s, t);
+    if (t->n > t->r.n_prompt) { /* an answer that lost its place: it needs nobody else to go on */
+        log_note("request %llu has %lld tokens of its answer: the rest of its prompt is computed here",
+                 (unsigned long long)t->id, (long long)(t->n - t->r.n_prompt));
+        return;
+    }
     t->error = k->why;
     end_task(s, t, SCHED_ERROR, true);
 }

@@ -154,6 +154,7 @@ static void publish(scheduler *s) {
     sched_stats *p = &s->stats;
     p->running = s->n_running;
     p->prefilling = prefilling;
+    p->arriving = s->n_arriving;
     p->queued = s->queue.n;
     p->queued_tokens = s->queue_tokens;
     p->pages_free = s->g->pages.n_free;

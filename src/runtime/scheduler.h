@@ -170,10 +170,11 @@ typedef struct {
     f64 submitted_s, started_s, first_token_s, ended_s; /* now_s() clock; 0: did not happen */
 } sched_usage;
 
-/* A request's events: at most one STARTED (it has a place; not sent for one that never got so far), PROMPT for
- * positions 0..n_prompt-1 in order if asked for, KV for more and more pages of one with kv_only, TOKEN for each
- * generated token in order, exactly one END. After END the id is unknown. Events of a request may arrive before
- * scheduler_submit() has returned on the submitting thread. A preempted request is silent until it is back. */
+/* A request's events: at most one STARTED (it has a place, and its prompt's pages where these are fetched; not sent for
+ * one that never got so far), PROMPT for positions 0..n_prompt-1 in order if asked for, KV for more and more pages of
+ * one with kv_only, TOKEN for each generated token in order, exactly one END. After END the id is unknown. Events of a
+ * request may arrive before scheduler_submit() has returned on the submitting thread. A preempted request is silent
+ * until it is back. */
 struct sched_event {
     sched_event_kind kind;
     u64 id;
@@ -200,6 +201,7 @@ struct sched_event {
 /* Since open, except where "now" is said. */
 typedef struct {
     i64 running, prefilling, queued;                 /* now; prefilling is part of running */
+    i64 arriving;                                    /* now: of these, those that wait for their prompt's pages */
     i64 queued_tokens;                               /* now: of those in the queue that did not start, prompts once */
     i64 pages, pages_used, pages_cached, pages_free; /* now: sum; held by running requests; only in the
                                                                  prefix cache (evictable); free */
@@ -259,8 +261,8 @@ void scheduler_abort_all(scheduler *s);
 void scheduler_stats(scheduler *s, sched_stats *out);
 
 /* The pages of kv are given back, kv is gone. Of a prompt's that came in: those before `ready` (an index as kv->n)
- * have been written; why NULL: the request goes on with them, else it ends as SCHED_ERROR. From any thread, also from
- * the callback. */
+ * have been written; why NULL: the request goes on with them, else it ends as SCHED_ERROR, unless a part of its answer
+ * is written: the rest is computed here then. From any thread, also from the callback. */
 void scheduler_kv_done(scheduler *s, const sched_kv *kv, i64 ready, const err *why);
 /* Does the request still wait for kv? */
 bool scheduler_kv_wanted(scheduler *s, const sched_kv *kv);

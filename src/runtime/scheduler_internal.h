@@ -40,20 +40,20 @@ struct task {
     i64 n, cap;
     i32 *pages; /* [enough for n_prompt + max_new] */
     i64 n_pages, n_kv;
-    radix_path known;         /* waiting: what the prefix cache has of it; the path's pages are in `pages` */
-    i64 prompt_rows_done;     /* prompt_logprobs: rows whose logits were delivered */
-    f64 deadline;             /* now_s() clock; 0: none */
-    i64 media_ready;          /* the prompt's tokens up to here can be run: what they show is on the device */
-    struct task_media *media; /* [r.n_media]; r.media is NULL */
-    radix_span *spans;        /* [r.n_media]: the same for the prefix cache */
-    model_media *placed;      /* [r.n_media]: where their rows are, of those that are on the device */
-    bool running, started;
-    bool first_told; /* prompt_logprobs: the event of position 0 */
-    u64 skipped;     /* the round of admission that passed it over */
-    i64 n_step;      /* rows in the step being built */
-    i64 n_flight;    /* rows behind n_kv that are under way in other batches */
-    i64 n_draft;     /* and drafts behind them, which stand behind the n tokens: path 0 of `guesses` */
-    i64 n_branch;    /* and more of these, of other paths */
+    radix_path known;            /* waiting: what the prefix cache has of it; the path's pages are in `pages` */
+    i64 prompt_rows_done;        /* prompt_logprobs: rows whose logits were delivered */
+    f64 deadline;                /* now_s() clock; 0: none */
+    i64 media_ready;             /* the prompt's tokens up to here can be run: what they show is on the device */
+    struct task_media *media;    /* [r.n_media]; r.media is NULL */
+    radix_span *spans;           /* [r.n_media]: the same for the prefix cache */
+    model_media *placed;         /* [r.n_media]: where their rows are, of those that are on the device */
+    bool running, started, told; /* told: its SCHED_STARTED was pushed */
+    bool first_told;             /* prompt_logprobs: the event of position 0 */
+    u64 skipped;                 /* the round of admission that passed it over */
+    i64 n_step;                  /* rows in the step being built */
+    i64 n_flight;                /* rows behind n_kv that are under way in other batches */
+    i64 n_draft;                 /* and drafts behind them, which stand behind the n tokens: path 0 of `guesses` */
+    i64 n_branch;                /* and more of these, of other paths */
     ngram_index ngram;
     f64 draft_share;    /* of the drafts that came true, lately */
     i64 draft_rest;     /* steps that it makes none, because too few did */

@@ -1,10 +1,12 @@
 """`moonlet serve --role decode` beside servers of --role prefill: the answers of one server, and what becomes of
 requests when a server is lost, stands still, sends damaged pages, or is not like the other."""
+import ctypes
 import json
 import re
 import shutil
 import signal
 import socket
+import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -326,6 +328,8 @@ def test_servers_that_are_not_alike(trio, tmp_path):
     there, _, alone = trio
     url = lambda s: ["--role", "decode", "--prefill-url", f"http://127.0.0.1:{s.port}"]
     assert "--kv-cache-dtype is F8_E4M3 here and BF16 there" in refused(*url(there), "--kv-cache-dtype", "fp8_e4m3")
+    simulated = ["--simulate-step", "0", "--speculative-algorithm", "NONE"]
+    assert "--simulate-step is yes here and no there" in refused(*url(there), *simulated)
     assert "a draft model is no here and yes there" in refused(*url(there), "--speculative-algorithm", "NONE")
     assert "start it with --role prefill" in refused(*url(alone))
     changed = tmp_path / "model"
@@ -342,26 +346,144 @@ def test_servers_that_are_not_alike(trio, tmp_path):
         Server(*url(there), model=changed)
 
 
-class Proxy(BaseHTTPRequestHandler):
-    """Knows no server behind it yet."""
+def stand_in(get, post=lambda _: (404, {}, b"")):
+    """A server of ours instead of one of --role prefill; each takes a request's body, gives status, headers, body."""
 
-    def do_GET(self):
-        self.send_error(404, "no such route")
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self, made):
+            status, headers, body = made
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
 
-    def log_message(self, *_):
-        pass
+        def do_GET(self):
+            self.answer(get(b""))
+
+        def do_POST(self):
+            self.answer(post(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
 
 
 def test_a_proxy_that_knows_no_server_yet():
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    proxy = stand_in(lambda _: (404, {}, b"no such route"))
     here = decode(proxy.server_port)
     wait_until(lambda: re.search(r"prefill server .*: HTTP 404: .*prompts wait for it", "".join(here.log), re.S))
     assert here.stop() == 0
     proxy.shutdown()
 
 
+def test_a_page_without_numbers_is_refused(trio):
+    """Its checksum is right, as of a server whose memory is at fault. It gets nowhere near the prefix cache."""
+    there = trio[0]
+    layout = json.dumps(there.get("/kv_pages")[1]).encode()
+    page_bytes = there.get("/kv_pages")[1]["page_bytes"]
+    checksum = ctypes.CDLL("libxxhash.so.0").XXH3_64bits_withSeed
+    checksum.restype, checksum.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+    values = [0]
+
+    def record(kind, number, data):
+        told = struct.pack("<QQQ", kind, number, len(data))
+        check = checksum(data, len(data), checksum(told, 24, 0))
+        return struct.pack("<IIQQQ", 0x314B564D, kind, number, len(data), check) + data
+
+    def pages(body):
+        n = (len(json.loads(body)["ids"]) - 1 + 63) // 64
+        data = struct.pack("<H", values[0]) * (page_bytes // 2)
+        return 200, {}, b"".join(record(1, i, data) for i in range(n)) + record(3, 0, b"")
+
+    wrong = stand_in(lambda _: (200, {}, layout), pages)
+    here = decode(wrong.server_port, flags=["--speculative-disable-adaptive"])
+    body = {"text": long_text(6, 60), "sampling_params": {"max_new_tokens": 4}}
+    for values[0] in (0x7FC0, 0xFF80):  # BF16: NaN, minus infinity
+        status, answer, _ = here.request("POST", "/generate", body)
+        assert status == 503 and "page 0 has a NaN or an infinity" in answer["error"]["message"], answer
+    values[0] = 0
+    assert here.post("/generate", body)["meta_info"]["cached_tokens"] == 0
+    assert here.stop() == 0
+    wrong.shutdown()
+
+
+STREAMS = {
+    "/generate": {"text": long_text(5, 60)},
+    "/v1/completions": {"prompt": long_text(5, 60)},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": long_text(5, 60)}]},
+    "/v1/messages": {"messages": [{"role": "user", "content": long_text(5, 60)}], "max_tokens": 8},
+    "/v1/responses": {"input": long_text(5, 60)},
+}
+
+
+def test_a_stream_begins_when_its_prompt_is_there():
+    """So what fails before has a status, as without a stream."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    here = decode(port)
+    for path, body in STREAMS.items():
+        status, answer, head = here.request("POST", path, {**body, "stream": True})
+        assert status == 503 and head["retry-after"] == "1", (path, status, answer)
+        assert f"prefill server http://127.0.0.1:{port}/" in answer["error"]["message"]
+    assert here.stop() == 0
+
+
+def test_a_full_server_is_asked_again():
+    """Its queue, its connections: nobody else's request fails of them."""
+    for flags in (["--max-queued-requests", "1", "--max-running-requests", "1"], ["--max-connections", "2"]):
+        there = Server("--role", "prefill", *flags)
+        here = Server("--role", "decode", "--prefill-url", f"http://127.0.0.1:{there.port}")
+        with ThreadPoolExecutor(12) as pool:
+            body = lambda i: {"text": long_text(i, 150), "sampling_params": {"max_new_tokens": 4}}
+            asked = list(pool.map(lambda i: here.request("POST", "/generate", body(i)), range(16)))
+        assert [status for status, _, _ in asked] == [200] * 16, [a for s, a, _ in asked if s != 200][:2]
+        assert here.metric("moonlet:kv_transfer_failures_total") == 0
+        assert [s.stop() for s in (here, there)] == [0, 0]
+
+
+def test_what_is_full_for_too_long_is_lost(trio):
+    """A proxy that says to come back, and has no server."""
+    layout = json.dumps(trio[0].get("/kv_pages")[1]).encode()
+    proxy = stand_in(lambda _: (200, {}, layout), lambda _: (503, {"Retry-After": "1"}, b"no server"))
+    here = decode(proxy.server_port, flags=["--prefill-timeout", "1.2", "--speculative-disable-adaptive"])
+    began = time.monotonic()
+    status, answer, _ = here.request("POST", "/generate", {"text": long_text(5, 60)})
+    assert status == 503 and "HTTP 503: no server" in answer["error"]["message"], answer
+    assert time.monotonic() - began > 1.2
+    assert sum("takes no more prompts at the moment" in line for line in here.log) == 1
+    assert here.stop() == 0
+    proxy.shutdown()
+
+
+def test_it_is_healthy_while_all_wait_for_another(wired):
+    there, here, _, wire = wired
+    wire.act, wire.bytes = "stall", 300_000
+    with ThreadPoolExecutor(4) as pool:
+        body = lambda: {"text": long_text(next(seeds), 200), "sampling_params": {"max_new_tokens": 4}}
+        asked = [pool.submit(here.request, "POST", "/generate", body()) for _ in range(4)]
+        wait_until(lambda: here.metric("moonlet:kv_prompts_fetching") == 4)
+        assert here.get("/health_generate")[0] == 200
+        wire.act = None
+        [a.result() for a in asked]
+
+
 def test_flags_that_do_not_go_together():
+    decoding = ["--role", "decode", "--prefill-url"]
+    for url in ("http://", "http://a b/", "http://[::1", "ftp://host:1", "http://host:1/?a=b", "http://host:99999"):
+        assert "expected http://HOST:PORT" in refused(*decoding, url), url
+    said = refused(*decoding, "http://me:secret@127.0.0.1:1")
+    assert "a name or a password" in said and "secret" not in said
+    for own in ("http://127.0.0.1:45678", "http://localhost:45678/"):
+        assert "that is this server itself" in refused("--port", "45678", *decoding, own)
+    twice = ["--prefill-url", "http://127.0.0.1:1/"]
+    assert "http://127.0.0.1:1/: given twice" in refused(*decoding, "http://127.0.0.1:1", *twice)
+    for flag in ("--prefill-min-tokens", "--prefill-timeout"):
+        assert f"{flag} goes with --role decode" in refused(flag, "9")
+        assert f"{flag} goes with --role decode" in refused("--role", "prefill", flag, "9")
     assert "--role decode needs --prefill-url" in refused("--role", "decode")
     assert "goes with --role decode" in refused("--prefill-url", "http://127.0.0.1:1")
     assert "--role does not go with --nnodes" in refused("--role", "prefill", "--nnodes", "2")

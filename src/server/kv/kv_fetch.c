@@ -6,34 +6,26 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
-    URL_MOST = 1000,
     HELPERS = KV_CONNECTIONS_EACH - 1, /* further connections of a transfer: one alone brings 2 GB/s */
     PAGES_A_HELPER = 8                 /* that are wanted for each of them */
 };
-static const f64 REST_S = 2; /* that a server is passed over when it has failed */
-
-typedef struct {
-    char url[URL_MOST + 16]; /* of its /kv_pages */
-    const char *name;        /* as the user wrote it */
-    f64 rests_until;
-    kv_peer_stats stats;
-} peer;
-
 typedef enum { PAGE_LACKS, PAGE_COMES, PAGE_THERE } page_state;
 
 /* A prompt's pages on their way from one server; what changes is under the fetcher's lock. */
 typedef struct {
     kv_fetcher *f;
     const sched_kv *kv;
-    peer *at;
-    u8 *there;    /* [kv->n]: page_state */
+    kv_peer *at;
+    u8 *there; /* [kv->n]: page_state */
+    f64 began_s;
     i64 brought;  /* pages that came from this server */
     int helpers;  /* threads that help, or have been asked to */
     bool stopped; /* the one that asked for it has ended */
     err why;      /* of the first helper that failed */
-    char help_url[URL_MOST + 64 + KV_TICKET_MOST];
+    char help_url[KV_URL_MOST + 64 + KV_TICKET_MOST];
 } transfer;
 
 /* What waits for a thread: a prompt, or a transfer that wants help. */
@@ -61,7 +53,7 @@ struct kv_fetcher {
     const curl_api *c;
     struct curl_slist *headers;
     scheduler *s;
-    peer peers[KV_PEERS_MOST];
+    kv_peers peers;
     fetcher_hand *hands; /* [n_hands] */
     int n_hands, n_threads;
     pthread_mutex_t lock;
@@ -99,9 +91,8 @@ static void page_written(void *ud, u64 number) {
     pthread_mutex_lock(&t->f->lock);
     t->there[number] = PAGE_THERE;
     t->brought++;
-    t->at->stats.pages++;
-    t->at->stats.bytes += (i64)engine_kv_page_bytes(t->f->o.g);
     pthread_mutex_unlock(&t->f->lock);
+    kv_peers_brought(&t->f->peers, t->at, (i64)engine_kv_page_bytes(t->f->o.g));
 }
 
 static i64 work_priority(const work *w) { return w->kv ? w->kv->priority : 0; }
@@ -182,36 +173,17 @@ static void wait_for_helpers(transfer *t, bool stop) {
     pthread_mutex_unlock(&t->f->lock);
 }
 
-/* Of the servers that this transfer has not been to, the one with the fewest transfers, those that rest last. */
-static peer *choose_peer(kv_fetcher *f, u64 been) {
-    const f64 now = now_s();
-    peer *best = NULL;
-    pthread_mutex_lock(&f->lock);
-    for (int i = 0; i < f->o.n; i++) {
-        peer *p = &f->peers[i];
-        if (been >> i & 1) continue;
-        const bool rests = p->rests_until > now, best_rests = best && best->rests_until > now;
-        if (!best || rests < best_rests || (rests == best_rests && p->stats.under_way < best->stats.under_way))
-            best = p;
-    }
-    if (best) best->stats.under_way++;
-    pthread_mutex_unlock(&f->lock);
-    return best;
+/* What was the matter is in the log, with the server's name in front. */
+static status blame(const transfer *t, i64 from, err *e) {
+    err_prefix(e, "prefill server %s, %lld of %lld pages", t->at->name, (long long)t->brought,
+               (long long)(t->kv->n - from));
+    log_warn("%s", e->text);
+    return e->code = ST_PEER;
 }
 
-static void leave_peer(kv_fetcher *f, peer *p, f64 began_s, bool good, bool failed) {
-    pthread_mutex_lock(&f->lock);
-    p->stats.under_way--;
-    p->stats.transfers++;
-    p->stats.failures += failed;
-    p->stats.seconds += now_s() - began_s;
-    if (good) p->rests_until = 0;
-    if (failed) p->rests_until = now_s() + REST_S;
-    pthread_mutex_unlock(&f->lock);
-}
-
-/* ST_LIMIT: it takes no such prompt; that is not its fault. */
-static status fetch_from(kv_puller *p, transfer *t, err *e) {
+/* ST_LIMIT: it takes no such prompt; that is not its fault. *busy, with ST_PEER: it takes none now. Its queue is full
+ * for as long as it says so; other reasons are the server's or a proxy's, and count as silence. */
+static status fetch_from(kv_puller *p, transfer *t, bool *busy, err *e) {
     const f64 began = now_s();
     const i64 from = first_missing(t);
     buf body = {0};
@@ -231,28 +203,39 @@ static status fetch_from(kv_puller *p, transfer *t, err *e) {
     if (late) st = ST_OK;
     if (st == ST_OK && lack) st = err_set(e, ST_PEER, "%s", t->why.code == ST_OK ? "some were not sent" : t->why.text);
     const bool refused = code == 400, failed = !refused && (st == ST_PEER || st == ST_FORMAT);
-    leave_peer(t->f, t->at, began, st == ST_OK, failed || late);
+    *busy = failed && p->busy && (code == 429 || now_s() - t->began_s < t->f->o.silence_s);
+    kv_peers_leave(&t->f->peers, t->at, began,
+                   st == ST_OK && !late ? KV_PEER_GOOD
+                   : *busy              ? KV_PEER_BUSY
+                   : failed || late     ? KV_PEER_FAILED
+                                        : KV_PEER_BLAMELESS);
     if (refused) {
         log_note("prefill server %s does not take a prompt of %lld tokens: %s", t->at->name, (long long)t->kv->rows,
                  e->text);
         return ST_LIMIT;
     }
-    if (!failed) return st; /* else it is not the server's fault */
-    err_prefix(e, "prefill server %s, %lld of %lld pages", t->at->name, (long long)t->brought,
-               (long long)(t->kv->n - from));
-    log_warn("%s", e->text);
-    return e->code = ST_PEER;
+    if (*busy) return ST_PEER;
+    return failed ? blame(t, from, e) : st; /* else it is not the server's fault */
+}
+
+/* A server that has no room is asked again soon, as if the prompt stood in its queue. */
+static void wait_while_busy(transfer *t) {
+    static const f64 LOOK_S = 0.05;
+    while (kv_peers_busy_s(&t->f->peers, t->at) > 0 && transfer_wanted(t))
+        nanosleep(&(struct timespec){.tv_nsec = (long)(LOOK_S * 1e9)}, NULL);
 }
 
 static void fetch_prompt(kv_fetcher *f, kv_puller *p, const sched_kv *kv) {
     err why = {0};
     status st = err_set(&why, ST_PEER, "there is no prefill server");
     u64 been = 0;
-    transfer t = {.f = f, .kv = kv, .there = calloc((size_t)kv->n, 1)};
+    transfer t = {.f = f, .kv = kv, .began_s = now_s(), .there = calloc((size_t)kv->n, 1)};
     if (!t.there) st = err_nomem(&why, "a transfer of KV pages", (u64)kv->n);
-    while ((st == ST_PEER || st == ST_LIMIT) && transfer_wanted(&t) && (t.at = choose_peer(f, been))) {
-        been |= (u64)1 << (t.at - f->peers);
-        st = fetch_from(p, &t, &why);
+    while ((st == ST_PEER || st == ST_LIMIT) && transfer_wanted(&t) && (t.at = kv_peers_choose(&f->peers, been))) {
+        bool busy = false;
+        wait_while_busy(&t);
+        st = fetch_from(p, &t, &busy, &why);
+        if (!busy) been |= (u64)1 << (t.at - f->peers.of);
     }
     /* What the last one does not take is computed here. */
     const bool good = st == ST_OK || st == ST_LIMIT;
@@ -340,7 +323,7 @@ status kv_fetcher_start(kv_fetcher *f, scheduler *s, err *e) {
 /* ---- Open and close ---- */
 
 /* Do pages of the server mean the same? ST_PEER: it does not answer. */
-static status compare(kv_fetcher *f, kv_puller *p, const peer *at, err *e) {
+static status compare(kv_fetcher *f, kv_puller *p, const kv_peer *at, err *e) {
     long code;
     const kv_question q = {.url = at->url, .headers = f->headers, .silence_s = f->o.silence_s};
     status st = kv_puller_ask(p, &q, &code, e);
@@ -363,7 +346,7 @@ static status compare_all(kv_fetcher *f, err *e) {
     kv_puller p;
     status st = kv_puller_open(&p, f->c, f->o.g, e);
     for (int i = 0; st == ST_OK && i < f->o.n; i++) {
-        const peer *at = &f->peers[i];
+        const kv_peer *at = &f->peers.of[i];
         st = compare(f, &p, at, e);
         if (st == ST_OK) continue;
         err_prefix(e, "prefill server %s", at->name);
@@ -373,18 +356,6 @@ static status compare_all(kv_fetcher *f, err *e) {
     }
     kv_puller_close(&p);
     return st;
-}
-
-static status add_peer(kv_fetcher *f, int i, err *e) {
-    const char *url = f->o.urls[i];
-    size_t n = strlen(url);
-    while (n && url[n - 1] == '/') n--;
-    if (n > URL_MOST || (strncmp(url, "http://", 7) && strncmp(url, "https://", 8)))
-        return err_set(e, ST_INPUT, "--prefill-url %.200s: expected http://HOST:PORT", url);
-    memcpy(f->peers[i].url, url, n);
-    memcpy(f->peers[i].url + n, "/kv_pages", 10);
-    f->peers[i].name = url;
-    return ST_OK;
 }
 
 static bool make_headers(kv_fetcher *f) {
@@ -408,11 +379,8 @@ status kv_fetcher_open(kv_fetcher **out, const kv_fetch_options *o, err *e) {
     pthread_cond_init(&f->help.wake, NULL);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->helped, NULL);
-    status st = o->n <= KV_PEERS_MOST
-                    ? ST_OK
-                    : err_set(e, ST_INPUT, "--prefill-url: %d of them, %d are possible", o->n, KV_PEERS_MOST);
-    for (int i = 0; st == ST_OK && i < o->n; i++) st = add_peer(f, i, e);
-    if (st == ST_OK) st = curl_api_open(&f->c, e);
+    status st = curl_api_open(&f->c, e);
+    if (st == ST_OK) st = kv_peers_open(&f->peers, o->urls, o->n, o->own_host, o->own_port, f->c, e);
     if (st == ST_OK && !make_headers(f)) st = err_nomem(e, "fetching KV pages", 0);
     if (st == ST_OK) st = compare_all(f, e);
     if (st == ST_OK) return ST_OK;
@@ -442,15 +410,13 @@ void kv_fetcher_free(kv_fetcher *f) {
     pthread_cond_destroy(&f->help.wake);
     pthread_cond_destroy(&f->helped);
     pthread_mutex_destroy(&f->lock);
+    kv_peers_close(&f->peers);
     free(f);
 }
 
-int kv_fetcher_peers(const kv_fetcher *f) { return f->o.n; }
+int kv_fetcher_peers(const kv_fetcher *f) { return f->peers.n; }
 
 kv_peer_stats kv_fetcher_peer(kv_fetcher *f, int i, const char **url) {
-    pthread_mutex_lock(&f->lock);
-    const kv_peer_stats out = f->peers[i].stats;
-    pthread_mutex_unlock(&f->lock);
-    *url = f->peers[i].name;
-    return out;
+    *url = f->peers.of[i].name;
+    return kv_peers_stats(&f->peers, i);
 }

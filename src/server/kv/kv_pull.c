@@ -12,6 +12,8 @@ static status take_record(void *ud, const kv_head *h, const u8 *data, err *e) {
     if (h->kind == KV_RECORD_WAIT) return ST_OK;
     if (h->kind == KV_RECORD_END) return p->ended = true, ST_OK;
     if (h->kind == KV_RECORD_ERROR) return err_set(e, ST_PEER, "%.*s", (int)h->bytes, (const char *)data);
+    if (!engine_kv_page_finite(p->g, data))
+        return err_set(e, ST_FORMAT, "page %llu has a NaN or an infinity", (unsigned long long)h->number);
     status st = p->q->place(p->q->ud, h->number, &page, e);
     if (st == ST_OK) st = kv_mover_write(p->mover, page, e); /* the reader has put it together there */
     if (st == ST_OK) p->q->written(p->q->ud, h->number);
@@ -24,16 +26,35 @@ static long status_of(const kv_puller *p) {
     return code;
 }
 
-/* The id by which other requests can ask for pages of the same transfer. */
-static size_t take_header(char *line, size_t size, size_t n, void *ud) {
-    static const char name[] = "x-request-id:";
-    kv_puller *p = ud;
-    size_t len = size * n, at = sizeof name - 1;
-    if (len <= at || strncasecmp(line, name, at)) return size * n;
+/* A header's value, if it has that name. */
+static bool header_value(const char *line, size_t len, const char *name, const char **value, size_t *n) {
+    size_t at = strlen(name);
+    if (len <= at || strncasecmp(line, name, at)) return false;
     while (at < len && line[at] == ' ') at++;
     while (len > at && (line[len - 1] == '\r' || line[len - 1] == '\n')) len--;
-    if (len - at < sizeof p->ticket) memcpy(p->ticket, line + at, len - at), p->ticket[len - at] = 0;
+    *value = line + at;
+    *n = len - at;
+    return true;
+}
+
+/* The id by which other requests can ask for pages of the same transfer; whether to come back. */
+static size_t take_header(char *line, size_t size, size_t n, void *ud) {
+    kv_puller *p = ud;
+    const char *value;
+    size_t len;
+    p->answers = true;
+    if (header_value(line, size * n, "x-request-id:", &value, &len) && len < sizeof p->ticket)
+        memcpy(p->ticket, value, len), p->ticket[len] = 0;
+    if (header_value(line, size * n, "retry-after:", &value, &len)) p->come_back = true;
+    if (header_value(line, size * n, "x-should-retry:", &value, &len)) p->stay_away = !strncasecmp(value, "false", len);
     return size * n;
+}
+
+/* Full, not at fault: it says to come back, or had no connection free and closed this one without a word. (One that is
+ * ending says to stay away.) */
+static bool is_busy(const kv_puller *p, int rc, long code) {
+    if (code == 429 || code == 503) return p->come_back && !p->stay_away;
+    return !p->answers && (rc == CURLE_GOT_NOTHING || rc == CURLE_RECV_ERROR || rc == CURLE_SEND_ERROR);
 }
 
 static size_t take_answer(char *data, size_t size, size_t n, void *ud) {
@@ -70,6 +91,7 @@ static bool puller_setup(kv_puller *p, char *detail) {
     SET(CURLOPT_HTTPHEADER, q->headers);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(CONNECT_S * 1e3));
     SET(CURLOPT_BUFFERSIZE, 512L << 10);
+    SET(CURLOPT_FORBID_REUSE, 1L); /* there they are counted, and have a thread each */
     SET(CURLOPT_HEADERFUNCTION, take_header);
     SET(CURLOPT_HEADERDATA, p);
     SET(CURLOPT_WRITEFUNCTION, take_answer);
@@ -104,16 +126,17 @@ status kv_puller_ask(kv_puller *p, const kv_question *q, long *code, err *e) {
     *code = 0;
     p->q = q;
     p->why = (err){0};
-    p->silent = p->unwanted = p->ended = false;
+    p->silent = p->unwanted = p->ended = p->busy = p->answers = p->come_back = p->stay_away = false;
     p->ticket[0] = 0;
     p->heard_s = now_s();
     p->reader.n_head = p->reader.n_data = 0;
     buf_clear(&p->answer);
     if (!puller_setup(p, detail)) return err_set(e, ST_UNSUPPORTED, "libcurl lacks an option; 7.85 or newer is needed");
-    const __auto_type rc = p->c->easy_perform(p->h);
+    const int rc = (int)p->c->easy_perform(p->h);
     p->c->easy_setopt(p->h, CURLOPT_ERRORBUFFER, NULL);
     *code = status_of(p);
     if (p->why.code != ST_OK) return err_set(e, p->why.code, "%s", p->why.text);
+    p->busy = !p->unwanted && !p->silent && is_busy(p, rc, *code);
     if (p->unwanted) return err_set(e, ST_CANCELLED, "nobody waits for it any more");
     if (p->silent) return err_set(e, ST_PEER, "nothing came for %g s (--prefill-timeout)", q->silence_s);
     if (rc) return err_set(e, ST_PEER, "%s", *detail ? detail : p->c->easy_strerror(rc));
@@ -122,7 +145,7 @@ status kv_puller_ask(kv_puller *p, const kv_question *q, long *code, err *e) {
 }
 
 status kv_puller_open(kv_puller *p, const curl_api *c, engine *g, err *e) {
-    *p = (kv_puller){.c = c, .answer.max = KV_ANSWER_MOST};
+    *p = (kv_puller){.c = c, .g = g, .answer.max = KV_ANSWER_MOST};
     if (!(p->h = c->easy_init())) return err_nomem(e, "a transfer of KV pages", 0);
     status st = kv_mover_open(&p->mover, g, e);
     if (st == ST_OK) p->reader = (kv_reader){.page = kv_mover_page(p->mover), .page_bytes = engine_kv_page_bytes(g)};

@@ -26,6 +26,7 @@ typedef struct {
 typedef struct {
     const curl_api *c;
     CURL *h;
+    engine *g;
     kv_mover *mover;
     kv_reader reader;
     buf answer;
@@ -34,6 +35,8 @@ typedef struct {
     bool ended;  /* KV_RECORD_END came */
     f64 heard_s; /* when the last byte came */
     bool silent, unwanted;
+    bool answers, come_back, stay_away; /* a header has come; Retry-After; x-should-retry: false */
+    bool busy;                          /* behind _ask() with ST_PEER: the server had no room, ask again */
     char ticket[KV_TICKET_MOST];
     err why; /* ST_OK: nothing that was read is at fault */
 } kv_puller;

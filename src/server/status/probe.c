@@ -22,6 +22,14 @@ static i64 rows_computed(const server *s) {
     return st.prefilled_tokens + st.generated_tokens;
 }
 
+/* Every place waits for what another server computes: no token is possible, and the engine looks for work. */
+static bool all_arrive(const server *s) {
+    enum { LOOKS_S = 1 };
+    sched_stats st;
+    scheduler_stats(s->sched, &st);
+    return st.running == st.max_running && st.arriving == st.running && st.since_step_s < LOOKS_S;
+}
+
 /* Waits for j's token, or for anybody's progress beyond `before`. */
 static bool wait_for_token(const server *s, job *j, i64 before, api_error *e) {
     f64 patience = s->o.watchdog_s > 0 && s->o.watchdog_s < PATIENCE_S ? s->o.watchdog_s : PATIENCE_S;
@@ -32,7 +40,7 @@ static bool wait_for_token(const server *s, job *j, i64 before, api_error *e) {
             if (events->ev[i].kind == SCHED_TOKEN) return true;
         const job_end end = job_end_of(j, 0);
         if (end.ended) return api_fail_finish(e, end.finish, &end.error);
-        if (rows_computed(s) > before) return true;
+        if (rows_computed(s) > before || all_arrive(s)) return true;
     }
     return api_fail(e, 503, NULL, NULL, "no token within %g seconds", patience);
 }

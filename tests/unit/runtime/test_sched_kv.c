@@ -312,9 +312,11 @@ static void pages_stay_held_until_they_are_given_back(void **state) {
     bring(&s, kv, kv->n); /* too late */
     give_back(s.decode, kv, kv->n, NULL);
     step_until_fetch(s.decode);
-    assert_true(other->started);
+    assert_false(other->started); /* said when its prompt is there */
     bring(&s, fetches[0], fetches[0]->n);
     give_back(s.decode, fetches[0], fetches[0]->n, NULL);
+    scheduler_step(s.decode);
+    assert_true(other->started);
     run_all(s.decode);
     must_agree(want, other, "behind one that had gone");
     close_sides(&s);
@@ -343,6 +345,68 @@ static void a_preempted_request_fetches_again(void **state) {
     assert_int_equal(low->usage.preemptions, 1);
     close_sides(&s);
     free(low), free(high), free(want);
+}
+
+/* It has been told to its reader: nobody else is needed to go on with it. */
+static void a_preempted_answer_outlives_the_other_server(void **state) {
+    (void)state;
+    sides s = open_sides(1, 0, (scheduler_options){.disable_radix_cache = true});
+    job *low = make_job(1, 200, 6), *high = make_job(2, 40, 6), *want = answer_alone(&s, low);
+    err lost = {0};
+    err_set(&lost, ST_PEER, "the other server is lost");
+    high->r.priority = 3;
+    must_submit(s.decode, low);
+    step_until_fetch(s.decode);
+    bring(&s, fetches[0], 4);
+    give_back(s.decode, fetches[0], 4, NULL);
+    while (low->n_out < 3) assert_true(scheduler_step(s.decode));
+    must_submit(s.decode, high);
+    while (!high->ended) scheduler_step(s.decode), must_check(s.decode);
+    scheduler_step(s.decode);
+    assert_int_equal(n_fetched, 2);
+    bring(&s, fetches[0], 1);
+    give_back(s.decode, fetches[0], 1, &lost);
+    run_all(s.decode);
+    must_agree(want, low, "preempted, and the other server lost");
+    assert_int_equal(low->usage.preemptions, 1);
+    assert_int_equal(stats_of(s.decode).kv_failed, 1);
+    assert_int_equal(stats_of(s.decode).ended[SCHED_ERROR], 0);
+    close_sides(&s);
+    free(low), free(high), free(want);
+}
+
+/* In each type of cache, at the first, a middle and the last value; what is a number in spite of its bits is none. */
+static void a_page_with_a_nan_is_seen(void **state) {
+    (void)state;
+    static const struct {
+        const char *type;
+        u64 size;
+        u32 good[3], bad[4];
+    } types[] = {{"fp32", 4, {0xff7fffff, 0x00000001, 0x80000000}, {0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001}},
+                 {"bf16", 2, {0xff7f, 0x0001, 0x8000}, {0x7f80, 0xff80, 0x7fc0, 0x7f81}},
+                 {"fp8_e4m3", 1, {0xfe, 0x7e, 0x80}, {0x7f, 0xff, 0x7f, 0xff}}};
+    for (size_t k = 0; k < COUNT_OF(types); k++) {
+        engine_options o = {.model_dir = DIR, .device = "cpu", .kv_tokens = 256, .kv_dtype = types[k].type};
+        engine *g = NULL;
+        err e = {0};
+        assert_int_equal(engine_open(&g, &o, &e), ST_OK);
+        const u64 n = engine_kv_page_bytes(g), places[] = {0, n / 2 / types[k].size, n / types[k].size - 1};
+        u8 *page = calloc(n, 1);
+        for (size_t p = 0; p < COUNT_OF(places); p++) {
+            u8 *at = page + places[p] * types[k].size;
+            for (int i = 0; i < 3; i++) {
+                memcpy(at, &types[k].good[i], types[k].size);
+                assert_true(engine_kv_page_finite(g, page));
+            }
+            for (int i = 0; i < 4; i++) {
+                memcpy(at, &types[k].bad[i], types[k].size);
+                assert_false(engine_kv_page_finite(g, page));
+            }
+            memset(at, 0, types[k].size);
+        }
+        free(page);
+        engine_close(g);
+    }
 }
 
 /* Whoever takes the pages goes while they are computed, or says so twice. */
@@ -468,6 +532,8 @@ int main(void) {
         cmocka_unit_test(growth_takes_no_place_in_vain),
         cmocka_unit_test(pages_stay_held_until_they_are_given_back),
         cmocka_unit_test(a_preempted_request_fetches_again),
+        cmocka_unit_test(a_preempted_answer_outlives_the_other_server),
+        cmocka_unit_test(a_page_with_a_nan_is_seen),
         cmocka_unit_test(nobody_takes_the_pages),
         cmocka_unit_test(a_whole_page_is_in_the_cache),
         cmocka_unit_test(what_is_no_prompt_of_pages),
