@@ -40,7 +40,7 @@ typedef struct {
     const char *cpu_mask;  /* highest instruction set: "none", "avx2", "avxvnni", "avx512", "vnni", "bf16"; NULL: all */
     const char *kv_cache_dtype;   /* "auto" (default), "fp32", "bf16", "fp8_e4m3" */
     const char *chat_template;    /* "k2.5", "k2.6", ...; NULL: what the model's folder says */
-    int64_t threads;              /* 0: all cores */
+    int64_t threads;              /* 0: all cores, of a small model at most 8 */
     int64_t context_length;       /* tokens; 0: the model's maximum, at most 32768 */
     int64_t prefill_chunk;        /* tokens; 0: 512, 8192 on a GPU */
     const char *load_format;      /* "auto" (default), or "dummy": made-up weights on a GPU */

@@ -6,7 +6,6 @@
 #include "runtime/follow.h"
 #include "runtime/kv_layout.h"
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,26 +112,6 @@ static status open_backend(rank *k, void *ud, err *e) {
     return ops_gpu_tuned(&k->backend.ops, w->tuned, e) == ST_OK ? ST_OK : err_prefix(e, "--tuned");
 }
 
-/* --numa-node: where the ranks stay, and how many threads each has there unless --threads says so. */
-static status bind_ranks(engine *g, const engine_options *o, err *e) {
-    numa_node nodes[COMM_RANKS_MAX];
-    const i64 n = g->ranks.held;
-    if (!o->numa_node) return ST_OK;
-    if (omp_get_proc_bind() != omp_proc_bind_false)
-        return err_set(e, ST_INPUT, "--numa-node: OpenMP binds threads itself: unset OMP_PROC_BIND and OMP_PLACES");
-    status st = numa_choose(nodes, n, NUMA_ROOT, o->numa_node, e);
-    if (st != ST_OK) return st;
-    if (!o->threads) g->ranks.threads_each = (int)min_i64(omp_get_max_threads() / n, numa_cpus_each(nodes, n));
-    g->ranks.threads_each = (int)max_i64(g->ranks.threads_each, 1);
-    g->node_memory = numa_memory_each(nodes, n);
-#ifdef __clang__
-    log_warn(
-        "--numa-node: this program was built with LLVM's OpenMP, which moves threads as it likes: build it with gcc");
-#endif
-    (void)team_max(); /* asked here, else a bound thread's few processors would be all that this process ever uses */
-    return ranks_bind(&g->ranks, nodes, e);
-}
-
 static f64 deadline_of(const engine_options *o) { return o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S; }
 
 static status choose_layout(engine *g, const engine_options *o, err *e) {
@@ -162,7 +141,6 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
         .options = {.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused},
         .tuned = o->tuned,
     };
-    ops_set_threads((int)o->threads);
     g->lim.eager = o->eager;
     g->lim.deterministic = o->deterministic;
     status st = check_device_options(o, name, backend_name_is_gpu(name), e);
@@ -177,11 +155,8 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     w.first = g->hosts ? hosts_place(g->hosts) * g->ranks.held : 0;
     g->ranks.nccl = o->nccl, g->ranks.ordered = o->deterministic;
     g->ranks.rows = chunk_of(g, o) + decode_rows_of(o) + engine_draft_rows(g, o->max_running);
-    /* stages compute one after the other: those of one stage share the processors */
-    g->ranks.threads_each =
-        n > 1 ? (int)max_i64(omp_get_max_threads() / min_i64(w.ranks, g->layout.tp), 1) : (int)o->threads;
     if (n > 1 && backend_name_is_gpu(name)) st = choose_gpus(o, w.ranks, w.gpus, e);
-    if (st == ST_OK) st = bind_ranks(g, o, e);
+    if (st == ST_OK) st = engine_divide_threads(g, o, w.ranks, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
     return st == ST_OK ? ranks_connect(&g->ranks, e) : st;
 }

@@ -26,7 +26,7 @@ typedef struct {
     const char *device;      /* "ref", "cpu", "cuda", "cuda:N"; NULL: cpu */
     const char *cpu_mask;    /* instruction sets to allow; NULL: all */
     const char *kv_dtype;    /* "auto", "fp32", "bf16", "fp8_e4m3"; NULL: auto */
-    i64 threads;             /* 0: all cores */
+    i64 threads;             /* 0: all cores, of a small model at most 8 */
     i64 context;             /* tokens of KV; 0: the model's maximum, at most 32768 */
     i64 chunk;               /* most prompt tokens in one step; 0: 512 */
     const char *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */

@@ -102,6 +102,11 @@ status engine_hosts_open(engine *g, const engine_options *o, f64 deadline_s, err
 status engine_hosts_compare(const engine *g, const engine_options *o, err *e);
 status engine_hosts_ready(engine *g, err *e);
 
+/* engine_threads.c: each rank's share of the host's, and the nodes of --numa-node. ranks_here: of all processes. */
+status engine_divide_threads(engine *g, const engine_options *o, i64 ranks_here, err *e);
+/* Threads for a model on so many processors; asked: --threads, 0: not given. */
+i64 engine_threads(const model_config *c, i64 asked, i64 processors);
+
 /* profile.c */
 status profile_open(engine *g, err *e);
 void profile_before(engine *g, const model_batch *b);

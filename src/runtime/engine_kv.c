@@ -26,14 +26,17 @@ u64 engine_kv_page_bytes(const engine *g) {
 
 /* A value is no number if all bits of its exponent are set, in FP8 (E4M3) all but the sign: with one added to the
  * lowest of them, the carry arrives at the sign's place. Eight bytes of values at a time; no carry leaves its value. */
-bool engine_kv_page_finite(const engine *g, const u8 *page) {
+bool engine_kv_finite(const engine *g, const u8 *page, u64 from, u64 to) {
     const dtype type = g->lim.kv_type;
     const u64 every = type == DT_F32 ? 0x0000000100000001 : type == DT_BF16 ? 0x0001000100010001 : 0x0101010101010101;
     const u64 exponent = every * (type == DT_F32 ? 0x7f800000 : type == DT_BF16 ? 0x7f80 : 0x7f);
     const u64 lowest = every * (type == DT_F32 ? 0x00800000 : type == DT_BF16 ? 0x0080 : 0x01);
-    u64 n = 0, carries = 0, v;
+    u64 n = 0, carries = 0;
     for (i64 s = 0; s < g->ranks.pp; s++) n += model_kv_bytes(&g->ranks.of[s * g->ranks.tp].config, 1, type);
-    for (u64 i = 0; i < n; i += sizeof v) {
+    if (to > n) to = n; /* a multiple of 8: KV_PAGE rows */
+#pragma omp simd reduction(| : carries)
+    for (u64 i = from; i < to; i += 8) {
+        u64 v;
         memcpy(&v, page + i, sizeof v);
         carries |= (v & exponent) + lowest;
     }

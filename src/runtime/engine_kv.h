@@ -15,8 +15,9 @@ u64 engine_kv_page_bytes(const engine *g);
 status engine_kv_describe(const engine *g, const engine_options *o, buf *out, err *e);
 /* ST_INPUT names the first thing that differs, with both values. */
 status engine_kv_compare(const char *own, const char *theirs, err *e);
-/* Is every value of a page's rows a number? Of the model's: of a draft's nothing but its guesses hangs. */
-bool engine_kv_page_finite(const engine *g, const u8 *page);
+/* Are all values in bytes [from, to) of a page numbers? from, to: multiples of 8, or the page's end. Of the
+ * model's rows: on a draft's nothing but its guesses hangs. */
+bool engine_kv_finite(const engine *g, const u8 *page, u64 from, u64 to);
 /* Waits until nothing that was queued can write to a page that is free by now. For the thread that runs the engine. */
 status engine_kv_settle(engine *g, err *e);
 

@@ -12,8 +12,6 @@ static status take_record(void *ud, const kv_head *h, const u8 *data, err *e) {
     if (h->kind == KV_RECORD_WAIT) return ST_OK;
     if (h->kind == KV_RECORD_END) return p->ended = true, ST_OK;
     if (h->kind == KV_RECORD_ERROR) return err_set(e, ST_PEER, "%.*s", (int)h->bytes, (const char *)data);
-    if (!engine_kv_page_finite(p->g, data))
-        return err_set(e, ST_FORMAT, "page %llu has a NaN or an infinity", (unsigned long long)h->number);
     status st = p->q->place(p->q->ud, h->number, &page, e);
     if (st == ST_OK) st = kv_mover_write(p->mover, page, e); /* the reader has put it together there */
     if (st == ST_OK) p->q->written(p->q->ud, h->number);
@@ -129,7 +127,7 @@ status kv_puller_ask(kv_puller *p, const kv_question *q, long *code, err *e) {
     p->silent = p->unwanted = p->ended = p->busy = p->answers = p->come_back = p->stay_away = false;
     p->ticket[0] = 0;
     p->heard_s = now_s();
-    p->reader.n_head = p->reader.n_data = 0;
+    kv_reader_restart(&p->reader);
     buf_clear(&p->answer);
     if (!puller_setup(p, detail)) return err_set(e, ST_UNSUPPORTED, "libcurl lacks an option; 7.85 or newer is needed");
     const int rc = (int)p->c->easy_perform(p->h);
@@ -144,16 +142,21 @@ status kv_puller_ask(kv_puller *p, const kv_question *q, long *code, err *e) {
     return !q->pages || p->ended ? ST_OK : err_set(e, ST_PEER, "its answer ended without the last page");
 }
 
+static bool are_numbers(void *g, const u8 *page, u64 from, u64 to) { return engine_kv_finite(g, page, from, to); }
+
 status kv_puller_open(kv_puller *p, const curl_api *c, engine *g, err *e) {
-    *p = (kv_puller){.c = c, .g = g, .answer.max = KV_ANSWER_MOST};
+    *p = (kv_puller){.c = c, .answer.max = KV_ANSWER_MOST};
     if (!(p->h = c->easy_init())) return err_nomem(e, "a transfer of KV pages", 0);
     status st = kv_mover_open(&p->mover, g, e);
-    if (st == ST_OK) p->reader = (kv_reader){.page = kv_mover_page(p->mover), .page_bytes = engine_kv_page_bytes(g)};
-    return st;
+    if (st != ST_OK) return st;
+    p->reader = (kv_reader){
+        .page = kv_mover_page(p->mover), .page_bytes = engine_kv_page_bytes(g), .numbers = are_numbers, .ud = g};
+    return kv_reader_open(&p->reader, e);
 }
 
 void kv_puller_close(kv_puller *p) {
     if (p->h) p->c->easy_cleanup(p->h);
     kv_mover_close(p->mover);
+    kv_reader_close(&p->reader);
     buf_free(&p->answer);
 }

@@ -26,7 +26,6 @@ typedef struct {
 typedef struct {
     const curl_api *c;
     CURL *h;
-    engine *g;
     kv_mover *mover;
     kv_reader reader;
     buf answer;

@@ -29,18 +29,30 @@ u64 kv_check(u32 kind, u64 number, const void *data, u64 bytes);
 void kv_record_put(buf *out, kv_record_kind kind, u64 number, const void *data, u64 bytes);
 void kv_record_head(buf *out, kv_record_kind kind, u64 number, const void *data, u64 bytes);
 
-/* Puts records together from the pieces in which they arrive. Zero-initialise with page and page_bytes set. */
+/* Are these bytes of a page, [from, to), numbers? Whole values, asked in order, while they are in the cache. */
+typedef bool (*kv_numbers_fn)(void *ud, const u8 *page, u64 from, u64 to);
+
+/* Puts records together from the pieces in which they arrive. */
 typedef struct {
-    u8 *page;       /* [page_bytes]: where a page is put together */
-    u64 page_bytes; /* of a page: another length is refused before anything is read */
+    u8 *page;              /* [page_bytes]: where a page is put together */
+    u64 page_bytes;        /* of a page: another length is refused before anything is read */
+    kv_numbers_fn numbers; /* NULL: nobody looks */
+    void *ud;              /* for it */
+    void *hash;            /* XXH3's state, over what came of the record's data */
+    u64 looked;            /* bytes that numbers() has seen */
+    bool all_numbers;
     u8 head[KV_HEAD_BYTES];
     kv_head of; /* of the record under way, if all of its head is there */
     u64 n_head, n_data;
     u8 text[KV_TEXT_MOST]; /* of an error */
 } kv_reader;
+/* r with its first four members set. */
+status kv_reader_open(kv_reader *r, err *e);
+void kv_reader_close(kv_reader *r);   /* also of one that is all zero */
+void kv_reader_restart(kv_reader *r); /* another stream begins */
 /* Called for each whole record; what it returns but ST_OK ends the reading. */
 typedef status (*kv_record_fn)(void *ud, const kv_head *h, const u8 *data, err *e);
-/* ST_FORMAT: what came is no record, or was damaged. */
+/* ST_FORMAT: what came is no record, was damaged, or has what is no number. */
 status kv_reader_take(kv_reader *r, const void *bytes, u64 n, kv_record_fn fn, void *ud, err *e);
 
 #endif

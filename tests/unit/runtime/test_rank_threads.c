@@ -1,6 +1,6 @@
 /* The threads of ranks (runtime/ranks.h): jobs that are handed to all of them. */
 #include "unit.h"
-#include "runtime/ranks.h"
+#include "runtime/engine_internal.h"
 #include <unistd.h>
 
 static const model_config config = {.n_heads = 2, .inter_dense = 2, .inter_expert = 2, .vocab = 2, .ranks = 1};
@@ -31,7 +31,21 @@ static void jobs_are_done_once(void **state) {
     }
 }
 
+/* nano's shapes; with more of anything a region is one for all threads. --threads is what the user says. */
+static void small_models_want_few_threads(void **state) {
+    (void)state;
+    const model_config nano = {
+        .vocab = 2048, .hidden = 256, .inter_dense = 512, .inter_expert = 64, .inter_shared = 64, .top_k = 8};
+    assert_int_equal(engine_threads(&nano, 0, 16), 8);
+    assert_int_equal(engine_threads(&nano, 0, 6), 6);
+    assert_int_equal(engine_threads(&nano, 12, 16), 12);
+    model_config larger[3] = {nano, nano, nano};
+    larger[0].vocab *= 2, larger[1].inter_dense *= 3, larger[2].inter_expert *= 3;
+    for (int i = 0; i < 3; i++) assert_int_equal(engine_threads(&larger[i], 0, 16), 16);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_are_done_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_are_done_once),
+                                       cmocka_unit_test(small_models_want_few_threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -396,11 +396,11 @@ static void a_page_with_a_nan_is_seen(void **state) {
             u8 *at = page + places[p] * types[k].size;
             for (int i = 0; i < 3; i++) {
                 memcpy(at, &types[k].good[i], types[k].size);
-                assert_true(engine_kv_page_finite(g, page));
+                assert_true(engine_kv_finite(g, page, 0, n));
             }
             for (int i = 0; i < 4; i++) {
                 memcpy(at, &types[k].bad[i], types[k].size);
-                assert_false(engine_kv_page_finite(g, page));
+                assert_false(engine_kv_finite(g, page, 0, n));
             }
             memset(at, 0, types[k].size);
         }

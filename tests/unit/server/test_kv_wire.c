@@ -12,6 +12,7 @@ typedef struct {
     u64 number[MOST];
     u8 first[MOST], last[MOST];
     char text[KV_TEXT_MOST + 1];
+    u64 looked;
 } seen;
 
 static status note(void *ud, const kv_head *h, const u8 *data, err *e) {
@@ -39,12 +40,24 @@ static void put_all(buf *b) {
     assert_false(b->failed);
 }
 
+/* Every byte of a page in its turn; 0xee stands for what is no number. */
+static bool seen_once(void *ud, const u8 *page, u64 from, u64 to) {
+    seen *s = ud;
+    assert_true(from == s->looked && to > from && to <= PAGE && (to % 8 == 0 || to == PAGE));
+    s->looked = to < PAGE ? to : 0;
+    for (u64 i = from; i < to; i++)
+        if (page[i] == 0xee) return false;
+    return true;
+}
+
 static status take(const buf *b, u64 piece, seen *s, err *e) {
     static u8 room[PAGE];
-    kv_reader r = {.page = room, .page_bytes = PAGE};
-    status st = ST_OK;
+    kv_reader r = {.page = room, .page_bytes = PAGE, .numbers = seen_once, .ud = s};
+    status st = kv_reader_open(&r, e);
+    s->looked = 0;
     for (u64 at = 0; st == ST_OK && at < b->len; at += piece)
         st = kv_reader_take(&r, b->data + at, b->len - at < piece ? b->len - at : piece, note, s, e);
+    kv_reader_close(&r);
     return st;
 }
 
@@ -77,7 +90,7 @@ static void every_bit_counts(void **state) {
     (void)state;
     buf b = {0};
     u8 page[PAGE];
-    for (int i = 0; i < PAGE; i++) page[i] = (u8)(i * 7);
+    for (int i = 0; i < PAGE; i++) page[i] = (u8)(i * 7 & 0x7f);
     kv_record_put(&b, KV_RECORD_PAGE, 5, page, sizeof page);
     for (size_t bit = 0; bit < 8 * b.len; bit++) {
         seen s = {0};
@@ -109,13 +122,37 @@ static void lengths_are_checked_first(void **state) {
         kv_reader r = {.page = room, .page_bytes = PAGE};
         seen s = {0};
         err e = {0};
+        assert_int_equal(kv_reader_open(&r, &e), ST_OK);
         assert_int_equal(kv_reader_take(&r, &bad[i], sizeof bad[i], note, &s, &e), ST_FORMAT);
         assert_int_equal(s.n, 0);
+        kv_reader_close(&r);
     }
     u8 room[PAGE];
     kv_reader cut = {.page = room, .page_bytes = PAGE};
     seen s = {0};
+    assert_int_equal(kv_reader_open(&cut, NULL), ST_OK);
     assert_int_equal(kv_reader_take(&cut, &bad[8], 5, note, &s, NULL), ST_OK); /* no whole head yet */
+    kv_reader_close(&cut);
+}
+
+/* Its checksum is right; the page before it is read. */
+static void what_is_no_number(void **state) {
+    (void)state;
+    static const int places[] = {0, 7, 8, 350, PAGE - 4, PAGE - 1};
+    for (size_t i = 0; i < COUNT_OF(places); i++)
+        for (u64 piece = 1; piece < 2000; piece = piece * 3 + 1) {
+            buf b = {0};
+            seen s = {0};
+            err e = {0};
+            u8 page[PAGE] = {0};
+            kv_record_put(&b, KV_RECORD_PAGE, 5, page, sizeof page);
+            page[places[i]] = 0xee;
+            kv_record_put(&b, KV_RECORD_PAGE, 6, page, sizeof page);
+            assert_int_equal(take(&b, piece, &s, &e), ST_FORMAT);
+            assert_int_equal(s.n, 1);
+            assert_non_null(strstr(e.text, "page 6 has a NaN or an infinity"));
+            buf_free(&b);
+        }
 }
 
 int main(void) {
@@ -123,6 +160,7 @@ int main(void) {
         cmocka_unit_test(whatever_the_pieces),
         cmocka_unit_test(every_bit_counts),
         cmocka_unit_test(lengths_are_checked_first),
+        cmocka_unit_test(what_is_no_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
