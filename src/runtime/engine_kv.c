@@ -25,22 +25,27 @@ u64 engine_kv_page_bytes(const engine *g) {
 }
 
 /* A value is no number if all bits of its exponent are set, in FP8 (E4M3) all but the sign: with one added to the
- * lowest of them, the carry arrives at the sign's place. Eight bytes of values at a time; no carry leaves its value. */
+ * lowest of them, the carry arrives at the sign's place. Many values at a time; no carry leaves its value. */
 bool engine_kv_finite(const engine *g, const u8 *page, u64 from, u64 to) {
+    typedef u64 lanes __attribute__((vector_size(32)));
     const dtype type = g->lim.kv_type;
     const u64 every = type == DT_F32 ? 0x0000000100000001 : type == DT_BF16 ? 0x0001000100010001 : 0x0101010101010101;
     const u64 exponent = every * (type == DT_F32 ? 0x7f800000 : type == DT_BF16 ? 0x7f80 : 0x7f);
     const u64 lowest = every * (type == DT_F32 ? 0x00800000 : type == DT_BF16 ? 0x0080 : 0x01);
-    u64 n = 0, carries = 0;
+    const u64 sign = every * (type == DT_F32 ? 0x80000000 : type == DT_BF16 ? 0x8000 : 0x80);
+    lanes carries = {0}, many;
+    u64 n = 0, i = from, one;
     for (i64 s = 0; s < g->ranks.pp; s++) n += model_kv_bytes(&g->ranks.of[s * g->ranks.tp].config, 1, type);
     if (to > n) to = n; /* a multiple of 8: KV_PAGE rows */
-#pragma omp simd reduction(| : carries)
-    for (u64 i = from; i < to; i += 8) {
-        u64 v;
-        memcpy(&v, page + i, sizeof v);
-        carries |= (v & exponent) + lowest;
+    for (; i + sizeof many <= to; i += sizeof many) {
+        memcpy(&many, page + i, sizeof many);
+        carries |= (many & exponent) + lowest;
     }
-    return !(carries & every * (type == DT_F32 ? 0x80000000 : type == DT_BF16 ? 0x8000 : 0x80));
+    for (; i < to; i += sizeof one) {
+        memcpy(&one, page + i, sizeof one);
+        carries[0] |= (one & exponent) + lowest;
+    }
+    return !((carries[0] | carries[1] | carries[2] | carries[3]) & sign);
 }
 
 status engine_kv_describe(const engine *g, const engine_options *o, buf *out, err *e) {
