@@ -27,25 +27,26 @@ u64 engine_kv_page_bytes(const engine *g) {
 /* A value is no number if all bits of its exponent are set, in FP8 (E4M3) all but the sign: with one added to the
  * lowest of them, the carry arrives at the sign's place. Many values at a time; no carry leaves its value. */
 bool engine_kv_finite(const engine *g, const u8 *page, u64 from, u64 to) {
-    typedef u64 lanes __attribute__((vector_size(32)));
+    typedef u64 lanes __attribute__((vector_size(16)));
     const dtype type = g->lim.kv_type;
     const u64 every = type == DT_F32 ? 0x0000000100000001 : type == DT_BF16 ? 0x0001000100010001 : 0x0101010101010101;
     const u64 exponent = every * (type == DT_F32 ? 0x7f800000 : type == DT_BF16 ? 0x7f80 : 0x7f);
     const u64 lowest = every * (type == DT_F32 ? 0x00800000 : type == DT_BF16 ? 0x0080 : 0x01);
     const u64 sign = every * (type == DT_F32 ? 0x80000000 : type == DT_BF16 ? 0x8000 : 0x80);
-    lanes carries = {0}, many;
-    u64 n = 0, i = from, one;
+    lanes carries[2] = {0}, many[4]; /* two sums: each waits for itself */
+    u64 n = 0, i = from, one, last = 0;
     for (i64 s = 0; s < g->ranks.pp; s++) n += model_kv_bytes(&g->ranks.of[s * g->ranks.tp].config, 1, type);
     if (to > n) to = n; /* a multiple of 8: KV_PAGE rows */
     for (; i + sizeof many <= to; i += sizeof many) {
-        memcpy(&many, page + i, sizeof many);
-        carries |= (many & exponent) + lowest;
+        memcpy(many, page + i, sizeof many);
+        for (int k = 0; k < 4; k++) carries[k % 2] |= (many[k] & exponent) + lowest;
     }
     for (; i < to; i += sizeof one) {
         memcpy(&one, page + i, sizeof one);
-        carries[0] |= (one & exponent) + lowest;
+        last |= (one & exponent) + lowest;
     }
-    return !((carries[0] | carries[1] | carries[2] | carries[3]) & sign);
+    carries[0] |= carries[1];
+    return !((carries[0][0] | carries[0][1] | last) & sign);
 }
 
 status engine_kv_describe(const engine *g, const engine_options *o, buf *out, err *e) {
