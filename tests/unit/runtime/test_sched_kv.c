@@ -400,7 +400,10 @@ static void a_page_with_a_nan_is_seen(void **state) {
             }
             for (int i = 0; i < 4; i++) {
                 memcpy(at, &types[k].bad[i], types[k].size);
+                const u64 here = places[p] * types[k].size & ~(u64)7;
                 assert_false(engine_kv_finite(g, page, 0, n));
+                assert_false(engine_kv_finite(g, page, here, here + 8));
+                assert_true(engine_kv_finite(g, page, 0, here) && engine_kv_finite(g, page, here + 8, n));
             }
             memset(at, 0, types[k].size);
         }
