@@ -24,7 +24,7 @@ enum {
     GROUPS = 8, /* of them in a step: 256 columns */
     PANEL = VL, /* weight rows side by side in a vector */
     PANELS = 2, /* of them in a register tile */
-    TOKENS = 4, /* tokens in it */
+    TOKENS = 4, /* tokens in it; with 16 registers their sums are kept in memory: less than weights read twice cost */
     BATCH = 128 /* tokens of an expert at a time */
 };
 _Static_assert(GROUP % PANEL == 0 && MOE_OUT % (PANELS * PANEL) == 0 && (int)INT4_GROUP == GROUP &&
@@ -414,8 +414,8 @@ INLINE void many(const rows w[PANELS], i64 groups, const q8_group *const *x, i64
     for (i64 g0 = 0; g0 < groups; g0 += GROUPS) {
         i64 n = min_i64(GROUPS, groups - g0), t = 0;
         for (int r = 0; r < PANELS; r++) pack_step(&w[r], g0, n, &p[r], halves, f);
-        for (; t + TILE_TOKENS <= nx; t += TILE_TOKENS) tile(p, n, x + t, g0, acc + t * width, TILE_TOKENS, halves, f);
-        switch (TILE_TOKENS > 2 ? nx - t : min_i64(1, nx - t)) {
+        for (; t + TOKENS <= nx; t += TOKENS) tile(p, n, x + t, g0, acc + t * width, TOKENS, halves, f);
+        switch (nx - t) {
         case 3: tile(p, n, x + t, g0, acc + t * width, 3, halves, f); break;
         case 2: tile(p, n, x + t, g0, acc + t * width, 2, halves, f); break;
         case 1: tile(p, n, x + t, g0, acc + t * width, 1, halves, f); break;

@@ -5,7 +5,6 @@
 #include "kernels/cpu/vec_avx2.h"
 
 typedef __m256i vi;
-enum { TILE_TOKENS = 2 }; /* beside two panels, as many as there are registers for */
 
 static inline vi vi_set(i32 x) { return _mm256_set1_epi32(x); }
 static inline vi vi_load(const void *p) { return _mm256_load_si256(p); }

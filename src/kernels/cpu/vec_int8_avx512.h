@@ -5,7 +5,6 @@
 #include "kernels/cpu/vec_avx512.h"
 
 typedef __m512i vi;
-enum { TILE_TOKENS = 4 }; /* beside two panels, as many as there are registers for */
 
 static inline vi vi_set(i32 x) { return _mm512_set1_epi32(x); }
 static inline vi vi_load(const void *p) { return _mm512_load_si512(p); }
