@@ -145,10 +145,10 @@ static bool cublas_describe(cublas *c, plan *p) {
 
 static int cublas_ask(cublas *c, const plan *p, cublasLtMatmulHeuristicResult_t *out, int most) {
     int found = 0;
-    c->g->call = "asks cuBLASLt for a kernel";
+    gpu_calls(c->g, "asks cuBLASLt for a kernel");
     bool ok = good(
         c->cublasLtMatmulAlgoGetHeuristic(c->handle, p->how, p->w, p->x, p->y, p->y, c->limits, most, out, &found));
-    c->g->call = NULL;
+    gpu_calls(c->g, NULL);
     return ok ? found : 0;
 }
 
@@ -266,10 +266,10 @@ bool cublas_multiply(cublas *c, const cublas_product *p) {
     if (!k->usable) return false;
     g->last = &library;
     if (g->trace.most) gpu_trace_mark(g, &library, true);
-    g->call = "queues a product of cuBLASLt"; /* which may load its kernel */
+    gpu_calls(g, "queues a product of cuBLASLt"); /* which may load its kernel */
     cublasStatus_t r = c->cublasLtMatmul(c->handle, k->how, &one, p->w, k->w, p->x, k->x, p->add ? &one : &zero, p->y,
                                          k->y, p->y, k->y, &k->algo, c->workspace, WORKSPACE, g->stream);
-    g->call = NULL;
+    gpu_calls(g, NULL);
     if (g->trace.most) gpu_trace_mark(g, &library, false);
     if (!good(r) && g->failed.code == ST_OK)
         err_set(&g->failed, ST_DEVICE,

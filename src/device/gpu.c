@@ -173,9 +173,9 @@ gpu_part gpu_part_of(const i64 *ordinals, i64 n, i64 at) {
 
 static CUresult wait_until(gpu *g, CUevent there) {
     g->waits_since = now_s();
-    g->call = "waits for what it has queued";
+    gpu_calls(g, "waits for what it has queued");
     CUresult r = there ? g->cu.cuEventSynchronize(there) : g->cu.cuStreamSynchronize(g->stream);
-    g->call = NULL;
+    gpu_calls(g, NULL);
     g->waits_since = 0;
     return r;
 }
@@ -281,7 +281,9 @@ void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy
                        .stream = g->stream,
                        .attributes = attributes,
                        .n_attributes = cluster > 1 ? 2 : 1};
+    gpu_calls(g, "launches a kernel");
     CUresult r = g->cu.cuLaunchKernelEx(&how, k->function, parameters, NULL);
+    gpu_calls(g, NULL);
     if (r != CUDA_SUCCESS)
         gpu_ok(g, r, "launching %s (%u x %u x %u blocks of %u threads, %u bytes of shared memory)", k->name, gx, gy, gz,
                threads, shared_bytes);

@@ -48,8 +48,8 @@ device *gpu_device(gpu *g);
 /* Since when (now_s()) a thread has been waiting for what is queued; 0: none waits. From any thread. */
 f64 gpu_waits_since(const gpu *g);
 /* What the host is about, for messages about a GPU that others wait for: "prepares a recorded step; what it queued or
- * recorded last: moe_up". Calls that ask for memory, wait, make recordings or go to cuBLASLt are watched. From any
- * thread, at this moment: who waited in the driver for a kernel that has given up may be elsewhere by now. */
+ * recorded last: moe_up". Calls that ask for memory, wait, launch, make recordings or go to cuBLASLt are watched. From
+ * any thread, at this moment: who waited in the driver for a kernel that has given up may be elsewhere by now. */
 void gpu_doing(const gpu *g, char *text, size_t size);
 const char *gpu_name(const gpu *g);    /* "NVIDIA H200" */
 int gpu_processors(const gpu *g);      /* streaming multiprocessors: 132, or a part's */

@@ -23,10 +23,10 @@ status gpu_record(device *d, void (*queue)(void *ud), void *ud, device_recording
         gpu_ok(g, g->cu.cuStreamEndCapture(g->stream, &graph), "recording a step");
     }
     if (graph) { /* all memory that it takes is asked for here: no replay fails for want of it */
-        g->call = "prepares a recorded step";
+        gpu_calls(g, "prepares a recorded step");
         CUresult got = g->cu.cuGraphInstantiateWithFlags(&r->exec, graph, 0);
         if (got == CUDA_SUCCESS) got = g->cu.cuGraphUpload(r->exec, g->stream);
-        g->call = NULL;
+        gpu_calls(g, NULL);
         no_room = got == CUDA_ERROR_OUT_OF_MEMORY;
         if (!no_room) gpu_ok(g, got, "preparing a recorded step");
         gpu_ok(g, g->cu.cuGraphDestroy(graph), "ending a recording");
@@ -44,7 +44,10 @@ void gpu_replay(device *d, const device_recording *r) {
     gpu *g = (gpu *)d;
     if (!gpu_enter(g)) return;
     g->last = r->last;
-    gpu_ok(g, g->cu.cuGraphLaunch(r->exec, g->stream), "launching a recorded step");
+    gpu_calls(g, "launches a recorded step");
+    const CUresult got = g->cu.cuGraphLaunch(r->exec, g->stream);
+    gpu_calls(g, NULL);
+    gpu_ok(g, got, "launching a recorded step");
 }
 
 void gpu_forget(device *d, device_recording *r) {

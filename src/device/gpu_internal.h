@@ -3,6 +3,7 @@
 #define DEVICE_GPU_INTERNAL_H
 #include "device/cuda_driver.h"
 #include "device/gpu.h"
+#include <stdatomic.h>
 
 /* Pinned memory through which all copies go: the driver copies from it without another copy of its own, and the
  * caller's buffer is free at once. 16 pieces: a step's small inputs all find one that is not under way. */
@@ -56,6 +57,9 @@ bool gpu_ok(gpu *g, CUresult r, const char *what, ...) __attribute__((format(pri
 status gpu_fail(const gpu *g, CUresult r, err *e, const char *what, ...) __attribute__((format(printf, 4, 5)));
 /* The calling thread works on g's context from here on. */
 bool gpu_enter(gpu *g);
+
+/* The host begins a call that may never return, or ends it (NULL). */
+static inline void gpu_calls(gpu *g, const char *verb) { atomic_store_explicit(&g->call, verb, memory_order_relaxed); }
 
 /* All waits for the GPU: until what is queued, or what was queued before `there`, is done. */
 CUresult gpu_wait_stream(gpu *g);

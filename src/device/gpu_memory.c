@@ -20,9 +20,9 @@ static status gpu_alloc(device *d, void **out, u64 bytes, const char *what, err 
     if (r == CUDA_SUCCESS) r = g->cu.cuMemGetInfo_v2(&unused, &total);
     if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "memory for %s", what);
     if (bytes > unused) return fail_room(g, what, bytes, unused, total, e);
-    g->call = "asks for memory";
+    gpu_calls(g, "asks for memory");
     r = g->cu.cuMemAlloc_v2(&p, bytes);
-    g->call = NULL;
+    gpu_calls(g, NULL);
     if (r == CUDA_ERROR_OUT_OF_MEMORY) return fail_room(g, what, bytes, unused, total, e);
     if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "memory for %s (%.3f GB)", what, (f64)bytes * 1e-9);
     r = g->cu.cuMemsetD8Async(p, 0, bytes, g->stream);
@@ -39,9 +39,9 @@ static void gpu_release(device *d, void *p) {
     gpu *g = (gpu *)d;
     if (!p || !gpu_enter(g)) return;
     gpu_ok(g, gpu_wait_stream(g), "what was queued before memory was released");
-    g->call = "gives memory back";
+    gpu_calls(g, "gives memory back");
     gpu_ok(g, g->cu.cuMemFree_v2(addr(p)), "releasing memory");
-    g->call = NULL;
+    gpu_calls(g, NULL);
 }
 
 static u8 *piece_at(const gpu *g, int i) { return g->stage + (u64)(i % STAGE_PIECES) * STAGE_BYTES; }

@@ -580,6 +580,7 @@ i64 engine_chunk(const engine *g) { return g->chunk; }
 i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
+void engine_say_doing(const engine *g) { ranks_say_doing(&g->ranks); }
 i64 engine_ranks(const engine *g) { return g->ranks.n; }
 i64 engine_stages(const engine *g) { return g->ranks.pp; }
 i64 engine_expert_groups(const engine *g) { return max_i64(g->config.ep, 1); }

@@ -132,7 +132,8 @@ const engine_phase *engine_profile(engine *g, int phase);
 struct gpu_time;
 void engine_profile_launches(engine *g, void (*fn)(void *ud, const struct gpu_time *t), void *ud);
 bool engine_on_gpu(const engine *g);
-i64 engine_ranks(const engine *g); /* that share the model: those of a stage, times the stages */
+void engine_say_doing(const engine *g); /* ranks_say_doing() */
+i64 engine_ranks(const engine *g);      /* that share the model: those of a stage, times the stages */
 i64 engine_stages(const engine *g);
 i64 engine_expert_groups(const engine *g);       /* that have whole experts each; 1: every rank has parts of all */
 i64 engine_kv_ranks(const engine *g);            /* that divide the KV cache; 1: each has all of it */

@@ -1,5 +1,6 @@
 #include "runtime/ranks.h"
 #include "base/log.h"
+#include "device/gpu.h"
 #include <omp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -463,4 +464,13 @@ status ranks_reserve(ranks *r, const model_limits *lim, err *e) {
         if (!k->bad || !k->drawn) return err_nomem(e, "a rank's results", (u64)lim->rows * sizeof *k->bad);
     }
     return ST_OK;
+}
+
+void ranks_say_doing(const ranks *r) {
+    for (i64 i = 0; i < r->held; i++) {
+        char doing[160];
+        if (!r->of[i].backend.gpu) continue;
+        gpu_doing(r->of[i].backend.gpu, doing, sizeof doing);
+        log_warn("rank %lld, %s: the host %s", (long long)r->of[i].index, r->of[i].backend.device->name, doing);
+    }
 }

@@ -86,6 +86,8 @@ typedef struct ranks {
  * was returned; it closes models, backends and comms. */
 status ranks_open(ranks *r, const model_config *c, const rank_layout *l, hosts *all, bool meet, f64 deadline_s, err *e);
 void ranks_close(ranks *r);
+/* A warning for each GPU: what its host is about at this moment. From any thread. */
+void ranks_say_doing(const ranks *r);
 
 /* Binds each rank's thread, and with it the team that computes for it, to its node of `nodes` [held]. Behind
  * ranks_open(), before anything runs. */

@@ -1,9 +1,10 @@
+#include "server/guard.h"
 #include "server/server.h"
 #include "base/log.h"
 #include "runtime/warm_up.h"
+#include "server/guard.h"
 #include "server/server_internal.h"
 #include <errno.h>
-#include <math.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -164,19 +165,23 @@ static status open_role(server *s, err *e) {
     return kv_fetcher_open(&s->fetcher, &o, e);
 }
 
-static status warm_engine(const server *s, err *e) {
+static void warm_up_hangs(void *ud) {
+    const server *s = ud;
+    log_warn("moonlet serve: %s has not finished warming up for %.0f s (--watchdog-timeout): it hangs, the server ends",
+             engine_ops(s->engine)->name, s->o.watchdog_s);
+    engine_say_doing(s->engine);
+    _exit(1);
+}
+
+static status warm_engine(server *s, err *e) {
     const f64 began = now_s();
+    guard watched; /* nobody else watches yet */
     i64 steps;
     if (s->o.skip_warm_up || !engine_on_gpu(s->engine) || engine_simulated(s->engine)) return ST_OK;
-    /* nobody watches yet, and what hangs in the driver cannot be told to end */
-    snprintf(last_words, sizeof last_words,
-             "warning: moonlet serve: %s has not finished warming up for %.0f s (--watchdog-timeout): it hangs, the "
-             "server ends\n",
-             engine_ops(s->engine)->name, s->o.watchdog_s);
-    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
-    alarm((unsigned)fmin(ceil(s->o.watchdog_s), 1e9));
-    status st = engine_warm_up(s->engine, &steps, e);
-    alarm(0);
+    status st = guard_begin(&watched, s->o.watchdog_s, warm_up_hangs, s, e);
+    if (st != ST_OK) return st;
+    st = engine_warm_up(s->engine, &steps, e);
+    guard_end(&watched);
     if (st == ST_OK)
         log_note("warmed up in %.2f s, %lld steps (--skip-server-warmup leaves it out)", now_s() - began,
                  (long long)steps);
@@ -255,6 +260,7 @@ static void end_if_hung(const server *s) {
     log_warn("moonlet serve: %s has not finished a step for %.0f s (--watchdog-timeout): it hangs, the server ends; "
              "%lld requests are lost",
              engine_ops(s->engine)->name, st.since_step_s, (long long)(st.running + st.queued));
+    engine_say_doing(s->engine);
     _exit(1);
 }
 

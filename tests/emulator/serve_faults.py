@@ -18,6 +18,7 @@ from serve_client import MOONLET, NANO, Server  # noqa: E402
 
 WARM = ("--device", "cuda", "--context-length", "256", "--max-running-requests", "4", "--deterministic")
 FLAGS = (*WARM, "--skip-server-warmup")
+ABOUT = r"rank 0, emulated GPU: the host (launches|waits) .*; what it queued or recorded last: k_\w+"
 failed = total = 0
 
 
@@ -189,6 +190,11 @@ with tempfile.TemporaryDirectory() as d:
         started.returncode == 1 and "has not finished warming up for 2 s (--watchdog-timeout)" in said,
         said,
     )
+    expect(
+        "and says what its host is about",
+        re.search(ABOUT, said),
+        said,
+    )
     nan_model(Path(d), "layers.3.mlp.experts.5.up_proj.weight_scale", 7)
     server = Server(*WARM, "--chunked-prefill-size", "80", model=d)
     got = ask_all(server, prompts, 4)
@@ -251,6 +257,7 @@ expect(
     status == 1 and log.count("it hangs, the server ends") == 1,
     log,
 )
+expect("and says what its host is about", re.search(ABOUT, log), log)
 answers, status, log, s = broken_gpu("hang", "--watchdog-timeout", "10", stop=True)
 expect(
     "also while it drains",
