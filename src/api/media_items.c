@@ -1,4 +1,5 @@
 #include "api/media_items.h"
+#include "kernels/team.h"
 #include "media/grid.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,7 @@ status media_items_of_picture(chat_pictures *p, const buf *file, const picture_r
     const grid_limits limits = GRID_PICTURE;
     status st = picture_decode(file->data, file->len, &rules->file, &all, e);
     if (st == ST_OK) st = media_patches_make(&all, 1, &limits, PICTURE_THREADS, &m, e);
+    team_dismiss(); /* else they are there as long as the connection */
     picture_free(&all);
     if (st == ST_OK) st = keep(p, &m, patches_bytes(&m), rules, e);
     media_patches_free(&m);
@@ -109,5 +111,8 @@ status media_items_of_video(chat_pictures *p, const buf *file, const picture_rul
                      .tokens = p->tokens,
                      .bytes = p->bytes,
                      .video = &p->videos[p->n_videos++]};
-    return video_decode(file->data, file->len, &rules->video, &(video_sink){begin_items, keep_piece, unwanted, &w}, e);
+    const video_sink sink = {begin_items, keep_piece, unwanted, &w};
+    const status st = video_decode(file->data, file->len, &rules->video, &sink, e);
+    team_dismiss();
+    return st;
 }

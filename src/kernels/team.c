@@ -100,3 +100,9 @@ void team_end(const team *t) {
     self.halvings++;
     self.until_ns = now + self.rest_ns;
 }
+
+void team_dismiss(void) {
+#ifndef __clang__
+    omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+#endif
+}

@@ -53,5 +53,10 @@ void team_end(const team *t);
 static inline i64 team_min_small(i64 n) { return n > TEAM_SMALL ? TEAM_MIN : n * TEAM_MIN_SMALL; }
 /* The processors that the first caller could run on; the same for ever after: workspaces are planned for that many. */
 int team_max(void);
+/* Ends the OpenMP threads that the calling thread has beside itself, if any; its next region starts them again, in
+ * some ten microseconds each. For who computes once and then waits: libgomp counts threads that have nothing to do,
+ * too, and where there are more than processors, all of the process sleep as soon as they wait. Nothing with LLVM's
+ * OpenMP, whose threads are everybody's. */
+void team_dismiss(void);
 
 #endif

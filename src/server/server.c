@@ -154,8 +154,7 @@ static status open_role(server *s, err *e) {
     if (st != ST_OK || s->o.role == ROLE_PREFILL) return st;
     const kv_fetch_options o = {.urls = s->o.prefill_urls,
                                 .n = s->o.n_prefill_urls,
-                                .own_host = s->o.host,
-                                .own_port = s->o.port,
+                                .own = {s->o.host, s->o.port},
                                 .api_key = s->o.api_key,
                                 .silence_s = s->o.prefill_silence_s,
                                 .layout = s->kv_layout,

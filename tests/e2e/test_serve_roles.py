@@ -380,35 +380,68 @@ def test_a_proxy_that_knows_no_server_yet():
     proxy.shutdown()
 
 
-def test_a_page_without_numbers_is_refused(trio):
-    """Its checksum is right, as of a server whose memory is at fault. It gets nowhere near the prefix cache."""
-    there = trio[0]
-    layout = json.dumps(there.get("/kv_pages")[1]).encode()
-    page_bytes = there.get("/kv_pages")[1]["page_bytes"]
-    checksum = ctypes.CDLL("libxxhash.so.0").XXH3_64bits_withSeed
-    checksum.restype, checksum.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
-    values = [0]
+class Pages:
+    """What a server of --role prefill would send, of one value; or, as long as it is full, that it is."""
 
-    def record(kind, number, data):
+    def __init__(self, like):
+        self.layout = json.dumps(like.get("/kv_pages")[1]).encode()
+        self.page_bytes = like.get("/kv_pages")[1]["page_bytes"]
+        self.checksum = ctypes.CDLL("libxxhash.so.0").XXH3_64bits_withSeed
+        self.checksum.restype = ctypes.c_uint64
+        self.checksum.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+        self.value, self.full = 0, False
+        self.server = stand_in(lambda _: (200, {}, self.layout), self.pages)
+
+    def record(self, kind, number, data):
         told = struct.pack("<QQQ", kind, number, len(data))
-        check = checksum(data, len(data), checksum(told, 24, 0))
+        check = self.checksum(data, len(data), self.checksum(told, 24, 0))
         return struct.pack("<IIQQQ", 0x314B564D, kind, number, len(data), check) + data
 
-    def pages(body):
+    def pages(self, body):
+        if self.full:
+            return 429, {"Retry-After": "1"}, b"full"
         n = (len(json.loads(body)["ids"]) - 1 + 63) // 64
-        data = struct.pack("<H", values[0]) * (page_bytes // 2)
-        return 200, {}, b"".join(record(1, i, data) for i in range(n)) + record(3, 0, b"")
+        data = struct.pack("<H", self.value) * (self.page_bytes // 2)
+        return 200, {}, b"".join(self.record(1, i, data) for i in range(n)) + self.record(3, 0, b"")
 
-    wrong = stand_in(lambda _: (200, {}, layout), pages)
-    here = decode(wrong.server_port, flags=["--speculative-disable-adaptive"])
+
+def test_a_page_without_numbers_is_refused(trio):
+    """Its checksum is right, as of a server whose memory is at fault. It gets nowhere near the prefix cache."""
+    wrong = Pages(trio[0])
+    here = decode(wrong.server.server_port, flags=["--speculative-disable-adaptive"])
     body = {"text": long_text(6, 60), "sampling_params": {"max_new_tokens": 4}}
-    for values[0] in (0x7FC0, 0xFF80):  # BF16: NaN, minus infinity
+    for wrong.value in (0x7FC0, 0xFF80):  # BF16: NaN, minus infinity
         status, answer, _ = here.request("POST", "/generate", body)
         assert status == 503 and "page 0 has a NaN or an infinity" in answer["error"]["message"], answer
-    values[0] = 0
+    wrong.value = 0
     assert here.post("/generate", body)["meta_info"]["cached_tokens"] == 0
     assert here.stop() == 0
-    wrong.shutdown()
+    wrong.server.shutdown()
+
+
+# All places, or all pages, belong to prompts that wait.
+WAITING = {"places": (["--max-running-requests", "2"], 2), "pages": (["--max-total-tokens", "1024"], 1)}
+
+
+@pytest.mark.parametrize("what", WAITING)
+def test_it_is_healthy_while_all_wait_for_another(trio, what):
+    flags, n = WAITING[what]
+    there = Pages(trio[0])
+    there.full = True
+    here = decode(there.server.server_port, flags=["--context-length", "1024", "--prefill-timeout", "60", *flags])
+    ids = lambda i: [300 + (7 * i + 11 * k) % 1000 for k in range(1000)]
+    body = lambda i: {"input_ids": ids(i), "sampling_params": {"max_new_tokens": 4}}
+    with ThreadPoolExecutor(n) as pool:
+        asked = [pool.submit(here.request, "POST", "/generate", body(i)) for i in range(n)]
+        wait_until(lambda: here.metric("moonlet:kv_prompts_fetching") == n)
+        began = time.monotonic()
+        status, answer, _ = here.request("GET", "/health_generate")
+        assert status == 200 and time.monotonic() - began < 15, (answer, time.monotonic() - began)
+        assert here.metric("moonlet:kv_prompts_fetching") == n
+        there.full = False
+        assert [a.result()[0] for a in asked] == [200] * n
+    assert here.stop() == 0
+    there.server.shutdown()
 
 
 STREAMS = {
@@ -438,11 +471,12 @@ def test_a_full_server_is_asked_again():
         there = Server("--role", "prefill", *flags)
         here = Server("--role", "decode", "--prefill-url", f"http://127.0.0.1:{there.port}")
         with ThreadPoolExecutor(12) as pool:
-            body = lambda i: {"text": long_text(i, 150), "sampling_params": {"max_new_tokens": 4}}
+            body = lambda i: {"text": long_text(i, 150), "priority": i % 3, "sampling_params": {"max_new_tokens": 4}}
             asked = list(pool.map(lambda i: here.request("POST", "/generate", body(i)), range(16)))
         assert [status for status, _, _ in asked] == [200] * 16, [a for s, a, _ in asked if s != 200][:2]
         assert here.metric("moonlet:kv_transfer_failures_total") == 0
         assert [s.stop() for s in (here, there)] == [0, 0]
+        assert any("takes no more prompts at the moment" in line for line in here.log)
 
 
 def test_what_is_full_for_too_long_is_lost(trio):
@@ -459,26 +493,41 @@ def test_what_is_full_for_too_long_is_lost(trio):
     proxy.shutdown()
 
 
-def test_it_is_healthy_while_all_wait_for_another(wired):
-    there, here, _, wire = wired
-    wire.act, wire.bytes = "stall", 300_000
-    with ThreadPoolExecutor(4) as pool:
-        body = lambda: {"text": long_text(next(seeds), 200), "sampling_params": {"max_new_tokens": 4}}
-        asked = [pool.submit(here.request, "POST", "/generate", body()) for _ in range(4)]
-        wait_until(lambda: here.metric("moonlet:kv_prompts_fetching") == 4)
-        assert here.get("/health_generate")[0] == 200
-        wire.act = None
-        [a.result() for a in asked]
+def test_a_prompt_that_is_too_long_for_those_who_live():
+    """One server does not take it, the other is dead: it is computed here, whichever is asked first."""
+    there = prefill("--max-total-tokens", "256")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = taken.getsockname()[1]
+    here = decode(there.port, dead)
+    for i in range(3):
+        body = {"text": long_text(20 + i, 150), "sampling_params": {"max_new_tokens": 4}}
+        assert here.post("/generate", body)["meta_info"]["completion_tokens"] == 4
+    assert [s.stop() for s in (here, there)] == [0, 0]
 
 
 def test_flags_that_do_not_go_together():
     decoding = ["--role", "decode", "--prefill-url"]
-    for url in ("http://", "http://a b/", "http://[::1", "ftp://host:1", "http://host:1/?a=b", "http://host:99999"):
+    for url in (
+        "http://",
+        "http://a b/",
+        "http://[::1",
+        "ftp://host:1",
+        "http://host:1/?a=b",
+        "http://host:99999",
+        "http://host:1#",
+        "http://host:0",
+    ):
         assert "expected http://HOST:PORT" in refused(*decoding, url), url
-    said = refused(*decoding, "http://me:secret@127.0.0.1:1")
-    assert "a name or a password" in said and "secret" not in said
+    for url in ("http://me:secret@127.0.0.1:1", "http://me:secret@host:99999", "http://me:sec ret@host:1"):
+        said = refused(*decoding, url)
+        assert "a name or a password" in said and "secret" not in said and "sec ret" not in said
     for own in ("http://127.0.0.1:45678", "http://localhost:45678/"):
         assert "that is this server itself" in refused("--port", "45678", *decoding, own)
+    assert "that is this server itself" in refused("--host", "::", "--port", "45678", *decoding, "http://[::1]:45678")
+    for other in (["http://127.0.0.2:45678"], ["http://127.0.0.1:1/A", "--prefill-url", "http://127.0.0.1:1/a"]):
+        with socket.create_server(("127.0.0.1", 45678)):  # so it goes on to where it listens, and no further
+            said = refused("--port", "45678", *decoding, *other)
+            assert "45678" in said and "prefill-url" not in said
     twice = ["--prefill-url", "http://127.0.0.1:1/"]
     assert "http://127.0.0.1:1/: given twice" in refused(*decoding, "http://127.0.0.1:1", *twice)
     for flag in ("--prefill-min-tokens", "--prefill-timeout"):

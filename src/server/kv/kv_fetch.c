@@ -19,12 +19,12 @@ typedef struct {
     kv_fetcher *f;
     const sched_kv *kv;
     kv_peer *at;
-    u8 *there; /* [kv->n]: page_state */
-    f64 began_s;
-    i64 brought;  /* pages that came from this server */
-    int helpers;  /* threads that help, or have been asked to */
-    bool stopped; /* the one that asked for it has ended */
-    err why;      /* of the first helper that failed */
+    u8 *there;      /* [kv->n]: page_state */
+    f64 full_since; /* when a server was first busy without saying that its queue is full; 0: lately none was */
+    i64 brought;    /* pages that came from this server */
+    int helpers;    /* threads that help, or have been asked to */
+    bool stopped;   /* the one that asked for it has ended */
+    err why;        /* of the first helper that failed */
     char help_url[KV_URL_MOST + 64 + KV_TICKET_MOST];
 } transfer;
 
@@ -181,8 +181,13 @@ static status blame(const transfer *t, i64 from, err *e) {
     return e->code = ST_PEER;
 }
 
-/* ST_LIMIT: it takes no such prompt; that is not its fault. *busy, with ST_PEER: it takes none now. Its queue is full
- * for as long as it says so; other reasons are the server's or a proxy's, and count as silence. */
+/* A full queue is waited for as long as it is one; what else had no room, a server or a proxy, for silence_s. */
+static bool goes_on_asking(transfer *t, bool full) {
+    if (full || t->full_since <= 0) t->full_since = full ? 0 : now_s();
+    return full || now_s() - t->full_since < t->f->o.silence_s;
+}
+
+/* ST_LIMIT: it takes no such prompt; that is not its fault. *busy, with ST_PEER: it takes none now. */
 static status fetch_from(kv_puller *p, transfer *t, bool *busy, err *e) {
     const f64 began = now_s();
     const i64 from = first_missing(t);
@@ -203,7 +208,7 @@ static status fetch_from(kv_puller *p, transfer *t, bool *busy, err *e) {
     if (late) st = ST_OK;
     if (st == ST_OK && lack) st = err_set(e, ST_PEER, "%s", t->why.code == ST_OK ? "some were not sent" : t->why.text);
     const bool refused = code == 400, failed = !refused && (st == ST_PEER || st == ST_FORMAT);
-    *busy = failed && p->busy && (code == 429 || now_s() - t->began_s < t->f->o.silence_s);
+    *busy = failed && p->busy && goes_on_asking(t, p->full);
     kv_peers_leave(&t->f->peers, t->at, began,
                    st == ST_OK && !late ? KV_PEER_GOOD
                    : *busy              ? KV_PEER_BUSY
@@ -214,7 +219,7 @@ static status fetch_from(kv_puller *p, transfer *t, bool *busy, err *e) {
                  e->text);
         return ST_LIMIT;
     }
-    if (*busy) return ST_PEER;
+    if (*busy) return err_prefix(e, "prefill server %s", t->at->name);
     return failed ? blame(t, from, e) : st; /* else it is not the server's fault */
 }
 
@@ -227,18 +232,20 @@ static void wait_while_busy(transfer *t) {
 
 static void fetch_prompt(kv_fetcher *f, kv_puller *p, const sched_kv *kv) {
     err why = {0};
-    status st = err_set(&why, ST_PEER, "there is no prefill server");
+    status st = err_set(&why, ST_PEER, "its transfer has not begun: the server is shutting down");
     u64 been = 0;
-    transfer t = {.f = f, .kv = kv, .began_s = now_s(), .there = calloc((size_t)kv->n, 1)};
+    bool too_long = false;
+    transfer t = {.f = f, .kv = kv, .there = calloc((size_t)kv->n, 1)};
     if (!t.there) st = err_nomem(&why, "a transfer of KV pages", (u64)kv->n);
     while ((st == ST_PEER || st == ST_LIMIT) && transfer_wanted(&t) && (t.at = kv_peers_choose(&f->peers, been))) {
         bool busy = false;
         wait_while_busy(&t);
         st = fetch_from(p, &t, &busy, &why);
         if (!busy) been |= (u64)1 << (t.at - f->peers.of);
+        too_long = too_long || st == ST_LIMIT;
     }
-    /* What the last one does not take is computed here. */
-    const bool good = st == ST_OK || st == ST_LIMIT;
+    /* What one does not take, and no other brings, is computed here. */
+    const bool good = st == ST_OK || (too_long && st != ST_CANCELLED);
     scheduler_kv_done(f->s, kv, t.there ? first_missing(&t) : kv->from, good ? NULL : &why);
     free(t.there);
 }
@@ -331,7 +338,7 @@ static status compare(kv_fetcher *f, kv_puller *p, const kv_peer *at, err *e) {
         const bool own = strstr(e->text, "there is no /kv_pages here") != NULL;
         return own ? err_set(e, ST_INPUT, "it hands out no KV pages: start it with --role prefill") : ST_PEER;
     }
-    if (st != ST_OK) return code >= 400 && code < 500 && code != 429 ? e->code = ST_INPUT : st;
+    if (st != ST_OK) return code >= 300 && code < 500 && code != 429 ? e->code = ST_INPUT : st;
     json_t *v = json_parse(p->answer.data ? p->answer.data : "", p->answer.len, "its answer", e);
     const char *layout = json_string_value(json_object_get(v, "layout"));
     if (!layout)
@@ -380,7 +387,7 @@ status kv_fetcher_open(kv_fetcher **out, const kv_fetch_options *o, err *e) {
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->helped, NULL);
     status st = curl_api_open(&f->c, e);
-    if (st == ST_OK) st = kv_peers_open(&f->peers, o->urls, o->n, o->own_host, o->own_port, f->c, e);
+    if (st == ST_OK) st = kv_peers_open(&f->peers, o->urls, o->n, &o->own, f->c, e);
     if (st == ST_OK && !make_headers(f)) st = err_nomem(e, "fetching KV pages", 0);
     if (st == ST_OK) st = compare_all(f, e);
     if (st == ST_OK) return ST_OK;

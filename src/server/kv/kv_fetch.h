@@ -5,8 +5,8 @@
  * others that help it by further connections; the highest priority goes first, to the server with the fewest. A server
  * that fails a transfer is passed over for a moment, and the transfer goes on at another one that it has not been to;
  * where there is none, its request ends with ST_PEER. A server without room is asked again: for as long as somebody
- * wants the prompt where its queue is full, else for silence_s. A prompt that the last one does not take is computed
- * here. */
+ * wants the prompt where its queue is full, else for silence_s. A prompt that one does not take and no other brings is
+ * computed here. */
 #ifndef SERVER_KV_KV_FETCH_H
 #define SERVER_KV_KV_FETCH_H
 #include "runtime/engine_kv.h"
@@ -18,8 +18,7 @@ enum { KV_TRANSFERS_EACH = 8, KV_CONNECTIONS_EACH = 4 /* of a transfer */ };
 typedef struct {
     const char *const *urls; /* [n], as http://HOST:PORT; 1 <= n <= KV_PEERS_MOST */
     int n;
-    const char *own_host; /* where this server listens, port 0: anywhere (kv_peers.h) */
-    i64 own_port;
+    kv_own own;
     const char *api_key; /* sent to all; NULL: none */
     f64 silence_s;       /* a server from which nothing came for so long is lost */
     const char *layout;  /* engine_kv_describe() */

@@ -10,9 +10,9 @@ static const f64 REST_S = 2, BUSY_S = 0.5, BUSY_TOLD_S = 10;
 
 /* ---- Addresses ---- */
 
-/* The parts of a URL, as libcurl itself reads them; NULL: there is no such part. */
+/* The parts of a URL that are compared, as libcurl itself reads them; NULL: there is no such part. */
 typedef struct {
-    char *scheme, *host, *port, *path, *user, *password, *query, *fragment;
+    char *scheme, *host, *port;
 } url_parts;
 
 static char *url_part(const curl_api *c, CURLU *u, int part) {
@@ -20,87 +20,93 @@ static char *url_part(const curl_api *c, CURLU *u, int part) {
     return c->url_get(u, part, &text, part == CURLUPART_PORT ? CURLU_DEFAULT_PORT : 0) ? NULL : text;
 }
 
-static void free_parts(const curl_api *c, url_parts *p) {
-    char *const all[] = {p->scheme, p->host, p->port, p->path, p->user, p->password, p->query, p->fragment};
-    for (size_t i = 0; i < COUNT_OF(all); i++) c->free(all[i]);
-}
-
-/* False: it is no URL. */
+/* False: it is no URL of a server. */
 static bool read_parts(const curl_api *c, CURLU *u, const char *url, url_parts *p) {
     *p = (url_parts){0};
-    if (c->url_set(u, CURLUPART_URL, url, 0)) return false;
+    if (strpbrk(url, "?#") || c->url_set(u, CURLUPART_URL, url, 0)) return false;
     *p = (url_parts){.scheme = url_part(c, u, CURLUPART_SCHEME),
                      .host = url_part(c, u, CURLUPART_HOST),
-                     .port = url_part(c, u, CURLUPART_PORT),
-                     .path = url_part(c, u, CURLUPART_PATH),
-                     .user = url_part(c, u, CURLUPART_USER),
-                     .password = url_part(c, u, CURLUPART_PASSWORD),
-                     .query = url_part(c, u, CURLUPART_QUERY),
-                     .fragment = url_part(c, u, CURLUPART_FRAGMENT)};
-    return p->scheme && p->host && *p->host && p->port && (!strcmp(p->scheme, "http") || !strcmp(p->scheme, "https"));
+                     .port = url_part(c, u, CURLUPART_PORT)};
+    return p->scheme && p->host && *p->host && p->port && strcmp(p->port, "0") &&
+           (!strcmp(p->scheme, "http") || !strcmp(p->scheme, "https"));
 }
 
-static bool names_loopback(const char *host) {
-    return !strcasecmp(host, "localhost") || !strncmp(host, "127.", 4) || !strcmp(host, "[::1]") ||
-           !strcmp(host, "::1");
+static bool is_loopback_v4(const char *host) {
+    return !strncmp(host, "127.", 4) && host[strspn(host, "0123456789.")] == 0;
 }
 
 /* Is a server that listens on own:own_port the one at host:port? Names are compared, not looked up. */
 static bool is_own(const char *host, const char *port, const char *own, i64 own_port) {
     char name[256] = "", bare[256] = "", number[24];
     const size_t n = strlen(host);
-    const bool any = !strcmp(own, "0.0.0.0") || !strcmp(own, "::");
     snprintf(number, sizeof number, "%lld", (long long)own_port);
     if (!own_port || strcmp(port, number)) return false;
     gethostname(name, sizeof name - 1);
     snprintf(bare, sizeof bare, "%.*s", (int)(*host == '[' ? n - 2 : n), *host == '[' ? host + 1 : host);
-    return !strcasecmp(bare, own) || (names_loopback(host) && (any || names_loopback(own))) ||
-           (any && !strcasecmp(host, name));
+    const bool local = !strcasecmp(bare, "localhost"), v6 = !strcmp(bare, "::1");
+    if (!strcmp(own, "0.0.0.0") || !strcmp(own, "::"))
+        return local || v6 || is_loopback_v4(bare) || !strcmp(bare, own) || !strcasecmp(bare, name);
+    if (local) return !strcasecmp(own, "localhost") || !strcmp(own, "::1") || is_loopback_v4(own);
+    return !strcasecmp(bare, own) || (!strcasecmp(own, "localhost") && (v6 || !strcmp(bare, "127.0.0.1")));
 }
 
-static status check_peer(kv_peers *p, const url_parts *u, const char *url, const char *own_host, i64 own_port, err *e) {
+/* The same server as another: host names in any case, what is behind them as it is. */
+static bool same_server(const curl_api *c, const char *a, const char *b) {
+    CURLU *u[2] = {c->url(), c->url()};
+    const char *const urls[] = {a, b};
+    static const int parts[] = {CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT, CURLUPART_ZONEID, CURLUPART_PATH};
+    bool same = u[0] && u[1];
+    for (int i = 0; same && i < 2; i++) same = !c->url_set(u[i], CURLUPART_URL, urls[i], 0);
+    for (size_t k = 0; same && k < COUNT_OF(parts); k++) {
+        char *of[2] = {url_part(c, u[0], parts[k]), url_part(c, u[1], parts[k])};
+        same = of[0] && of[1] ? !(parts[k] == CURLUPART_HOST ? strcasecmp : strcmp)(of[0], of[1]) : of[0] == of[1];
+        c->free(of[0]), c->free(of[1]);
+    }
+    for (int i = 0; i < 2; i++) c->url_cleanup(u[i]);
+    return same;
+}
+
+static status check_peer(kv_peers *p, const url_parts *u, const char *url, const kv_own *own, const curl_api *c,
+                         err *e) {
     kv_peer *at = &p->of[p->n];
-    size_t n = strlen(u->path ? u->path : "");
-    while (n && u->path[n - 1] == '/') n--;
-    const int len = snprintf(at->url, sizeof at->url, "%s://%s:%s%.*s/kv_pages", u->scheme, u->host, u->port, (int)n,
-                             u->path ? u->path : "");
-    if (len < 0 || len >= (int)sizeof at->url)
-        return err_set(e, ST_INPUT, "--prefill-url %.80s...: longer than %d bytes", url, KV_URL_MOST);
-    if (is_own(u->host, u->port, own_host, own_port))
+    size_t n = strlen(url);
+    while (n && url[n - 1] == '/') n--;
+    if (n > KV_URL_MOST) return err_set(e, ST_INPUT, "--prefill-url %.80s...: longer than %d bytes", url, KV_URL_MOST);
+    snprintf(at->url, sizeof at->url, "%.*s/kv_pages", (int)n, url);
+    if (is_own(u->host, u->port, own->host, own->port))
         return err_set(e, ST_INPUT, "--prefill-url %s: that is this server itself; prompts are computed by another one",
                        url);
     for (int i = 0; i < p->n; i++)
-        if (!strcasecmp(p->of[i].url, at->url)) return err_set(e, ST_INPUT, "--prefill-url %s: given twice", url);
+        if (same_server(c, p->of[i].url, at->url)) return err_set(e, ST_INPUT, "--prefill-url %s: given twice", url);
     at->name = url;
     p->n++;
     return ST_OK;
 }
 
-static status peer_add(kv_peers *p, const char *url, const char *own_host, i64 own_port, const curl_api *c, err *e) {
+static status peer_add(kv_peers *p, const char *url, const kv_own *own, const curl_api *c, err *e) {
     CURLU *u = c->url();
     url_parts parts;
     if (!u) return err_nomem(e, "a URL", 0);
     const bool good = read_parts(c, u, url, &parts);
     status st = ST_OK;
-    if (parts.user || parts.password) /* the text is not repeated: it has a secret */
+    if (strchr(url, '@')) /* the text is not repeated: it has a secret */
         st =
             err_set(e, ST_INPUT, "--prefill-url: a URL with a name or a password in it; --api-key is the servers' key");
-    else if (!good || parts.query || parts.fragment)
+    else if (!good)
         st = err_set(e, ST_INPUT, "--prefill-url %.200s: expected http://HOST:PORT", url);
     else
-        st = check_peer(p, &parts, url, own_host, own_port, e);
-    free_parts(c, &parts);
+        st = check_peer(p, &parts, url, own, c, e);
+    c->free(parts.scheme), c->free(parts.host), c->free(parts.port);
     c->url_cleanup(u);
     return st;
 }
 
-status kv_peers_open(kv_peers *p, const char *const *urls, int n, const char *own_host, i64 own_port, const curl_api *c,
-                     err *e) {
+status kv_peers_open(kv_peers *p, const char *const *urls, int n, const kv_own *own, const curl_api *c, err *e) {
     pthread_mutex_init(&p->lock, NULL);
     p->n = 0;
     if (n > KV_PEERS_MOST) return err_set(e, ST_INPUT, "--prefill-url: %d of them, %d are possible", n, KV_PEERS_MOST);
     status st = ST_OK;
-    for (int i = 0; st == ST_OK && i < n; i++) st = peer_add(p, urls[i], own_host, own_port, c, e);
+    for (int i = 0; st == ST_OK && i < n; i++) st = peer_add(p, urls[i], own, c, e);
     return st;
 }
 

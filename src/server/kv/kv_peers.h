@@ -37,11 +37,15 @@ typedef enum {
     KV_PEER_BUSY       /* it takes no more at the moment: to be asked again, no transfer has ended */
 } kv_peer_end;
 
+/* Where the server itself listens; port 0: anywhere. */
+typedef struct {
+    const char *host;
+    i64 port;
+} kv_own;
+
 /* ST_INPUT names the URL that cannot be one: http(s)://HOST[:PORT][/PATH] without a password, none twice, and not the
- * server's own (own_host and own_port: where it listens; port 0: any). urls [n] must outlive p. Behind a failed open,
- * too, _close(). */
-status kv_peers_open(kv_peers *p, const char *const *urls, int n, const char *own_host, i64 own_port, const curl_api *c,
-                     err *e);
+ * server's own. urls [n] must outlive p. Behind a failed open, too, _close(). */
+status kv_peers_open(kv_peers *p, const char *const *urls, int n, const kv_own *own, const curl_api *c, err *e);
 void kv_peers_close(kv_peers *p);
 
 /* Of the servers that are not in `been` (bits) the one with the fewest transfers, those that rest last; NULL: there is

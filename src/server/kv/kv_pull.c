@@ -11,7 +11,9 @@ static status take_record(void *ud, const kv_head *h, const u8 *data, err *e) {
     i32 page = 0;
     if (h->kind == KV_RECORD_WAIT) return ST_OK;
     if (h->kind == KV_RECORD_END) return p->ended = true, ST_OK;
-    if (h->kind == KV_RECORD_ERROR) return err_set(e, ST_PEER, "%.*s", (int)h->bytes, (const char *)data);
+    if (h->kind == KV_RECORD_FULL) p->full = true;
+    if (h->kind == KV_RECORD_ERROR || h->kind == KV_RECORD_FULL)
+        return err_set(e, ST_PEER, "%.*s", (int)h->bytes, (const char *)data);
     status st = p->q->place(p->q->ud, h->number, &page, e);
     if (st == ST_OK) st = kv_mover_write(p->mover, page, e); /* the reader has put it together there */
     if (st == ST_OK) p->q->written(p->q->ud, h->number);
@@ -44,13 +46,15 @@ static size_t take_header(char *line, size_t size, size_t n, void *ud) {
     if (header_value(line, size * n, "x-request-id:", &value, &len) && len < sizeof p->ticket)
         memcpy(p->ticket, value, len), p->ticket[len] = 0;
     if (header_value(line, size * n, "retry-after:", &value, &len)) p->come_back = true;
-    if (header_value(line, size * n, "x-should-retry:", &value, &len)) p->stay_away = !strncasecmp(value, "false", len);
+    if (header_value(line, size * n, "x-should-retry:", &value, &len))
+        p->stay_away = len == 5 && !strncasecmp(value, "false", len);
     return size * n;
 }
 
 /* Full, not at fault: it says to come back, or had no connection free and closed this one without a word. (One that is
  * ending says to stay away.) */
 static bool is_busy(const kv_puller *p, int rc, long code) {
+    if (p->full) return true;
     if (code == 429 || code == 503) return p->come_back && !p->stay_away;
     return !p->answers && (rc == CURLE_GOT_NOTHING || rc == CURLE_RECV_ERROR || rc == CURLE_SEND_ERROR);
 }
@@ -124,7 +128,7 @@ status kv_puller_ask(kv_puller *p, const kv_question *q, long *code, err *e) {
     *code = 0;
     p->q = q;
     p->why = (err){0};
-    p->silent = p->unwanted = p->ended = p->busy = p->answers = p->come_back = p->stay_away = false;
+    p->silent = p->unwanted = p->ended = p->busy = p->full = p->answers = p->come_back = p->stay_away = false;
     p->ticket[0] = 0;
     p->heard_s = now_s();
     kv_reader_restart(&p->reader);
@@ -133,8 +137,9 @@ status kv_puller_ask(kv_puller *p, const kv_question *q, long *code, err *e) {
     const int rc = (int)p->c->easy_perform(p->h);
     p->c->easy_setopt(p->h, CURLOPT_ERRORBUFFER, NULL);
     *code = status_of(p);
-    if (p->why.code != ST_OK) return err_set(e, p->why.code, "%s", p->why.text);
     p->busy = !p->unwanted && !p->silent && is_busy(p, rc, *code);
+    p->full = p->full || (p->busy && *code == 429);
+    if (p->why.code != ST_OK) return err_set(e, p->why.code, "%s", p->why.text);
     if (p->unwanted) return err_set(e, ST_CANCELLED, "nobody waits for it any more");
     if (p->silent) return err_set(e, ST_PEER, "nothing came for %g s (--prefill-timeout)", q->silence_s);
     if (rc) return err_set(e, ST_PEER, "%s", *detail ? detail : p->c->easy_strerror(rc));

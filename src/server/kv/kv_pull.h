@@ -36,6 +36,7 @@ typedef struct {
     bool silent, unwanted;
     bool answers, come_back, stay_away; /* a header has come; Retry-After; x-should-retry: false */
     bool busy;                          /* behind _ask() with ST_PEER: the server had no room, ask again */
+    bool full;                          /* and it is the server that says so, of its queue */
     char ticket[KV_TICKET_MOST];
     err why; /* ST_OK: nothing that was read is at fault */
 } kv_puller;

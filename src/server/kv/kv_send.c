@@ -23,7 +23,7 @@ typedef struct kv_source {
     bool looking;       /* a stream waits for the job's events, for all */
     i64 next, n, ready; /* pages: to be sent next, all, that can be read */
     const sched_kv *kv;
-    bool failed;
+    bool failed, full; /* full: for want of room, before it was begun */
     api_error why;
 } kv_source;
 
@@ -125,10 +125,12 @@ static void stream_done(void *ud) {
     free(k);
 }
 
-static void put_error(buf *out, const char *text) {
+static void put_end(buf *out, kv_record_kind kind, const char *text) {
     const size_t n = strlen(text);
-    kv_record_put(out, KV_RECORD_ERROR, 0, text, n < KV_TEXT_MOST ? n : KV_TEXT_MOST);
+    kv_record_put(out, kind, 0, text, n < KV_TEXT_MOST ? n : KV_TEXT_MOST);
 }
+
+static void put_error(buf *out, const char *text) { put_end(out, KV_RECORD_ERROR, text); }
 
 static void send_page(kv_stream *k, i64 number, i32 page, buf *out) {
     err e = {0};
@@ -168,6 +170,7 @@ static void source_look(kv_source *k) {
     k->kv = job_kv(k->j, &k->ready);
     if (ok && end.ended && k->ready < k->n) ok = api_fail_finish(&e, end.finish, &end.error);
     if (!ok) k->failed = true, k->why = e;
+    k->full = end.ended && !end.started && (end.finish == SCHED_DISPLACED || end.finish == SCHED_TIMEOUT);
     pthread_cond_broadcast(&k->changed);
 }
 
@@ -209,7 +212,8 @@ static bool stream_pull(void *ud, buf *out) {
         switch (next_page(k->of, &number, &page)) {
         case NEXT_PAGE: return send_page(k, number, page, out), k->lent > 0;
         case NEXT_END: return kv_record_put(out, KV_RECORD_END, 0, NULL, 0), false;
-        case NEXT_FAILED: return put_error(out, k->of->why.text.text), false;
+        case NEXT_FAILED:
+            return put_end(out, k->of->full ? KV_RECORD_FULL : KV_RECORD_ERROR, k->of->why.text.text), false;
         case NEXT_NOTHING: break;
         }
         if (now_s() - k->told_s < BEAT_S) continue;

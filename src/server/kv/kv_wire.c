@@ -29,7 +29,7 @@ static status check_head(const kv_reader *r, err *e) {
     const kv_head *h = &r->of;
     if (h->magic != KV_RECORD_MAGIC) return err_set(e, ST_FORMAT, "what came is no record of KV pages");
     const bool good = h->kind == KV_RECORD_PAGE ? h->bytes == r->page_bytes
-                      : h->kind == KV_RECORD_ERROR
+                      : h->kind == KV_RECORD_ERROR || h->kind == KV_RECORD_FULL
                           ? h->bytes <= KV_TEXT_MOST
                           : !h->bytes && (h->kind == KV_RECORD_WAIT || h->kind == KV_RECORD_END);
     if (good) return ST_OK;

@@ -13,7 +13,8 @@ typedef enum {
     KV_RECORD_PAGE = 1, /* number: of the page in its prompt */
     KV_RECORD_WAIT,     /* nothing yet, but somebody is there */
     KV_RECORD_END,      /* that were all pages */
-    KV_RECORD_ERROR     /* there will be no more: a text of at most KV_TEXT_MOST bytes says why */
+    KV_RECORD_ERROR,    /* there will be no more: a text of at most KV_TEXT_MOST bytes says why */
+    KV_RECORD_FULL      /* the same, and why is that there was no room: it may be asked again */
 } kv_record_kind;
 
 typedef struct {

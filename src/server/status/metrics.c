@@ -363,7 +363,7 @@ void metrics_write_kv(const sched_stats *s, kv_fetcher *f, const char *model, bu
         (f64)s->kv_in);
     one(out, "moonlet:", "kv_tokens_fetched_total", "counter", "Tokens whose KV pages came from other servers", model,
         (f64)s->kv_tokens_in);
-    one(out, "moonlet:", "kv_prompts_failed_total", "counter", "Requests that ended because KV pages did not come",
+    one(out, "moonlet:", "kv_prompts_failed_total", "counter", "Times that the KV pages of a prompt did not come",
         model, (f64)s->kv_failed);
     write_peers(f, "kv_transfers_total", "Transfers that ended, by server", peer_transfers, model, out);
     write_peers(f, "kv_transfer_failures_total", "Of these, transfers that failed", peer_failures, model, out);

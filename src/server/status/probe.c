@@ -3,6 +3,8 @@
 #include "server/server_internal.h"
 
 static const f64 PATIENCE_S = 20, LOOK_S = 0.05, SHARED_S = 1;
+/* A place that is free is taken within this time. */
+static const f64 ARRIVING_S = 0.5;
 
 void probe_open(probe *p) {
     *p = (probe){0};
@@ -22,25 +24,27 @@ static i64 rows_computed(const server *s) {
     return st.prefilled_tokens + st.generated_tokens;
 }
 
-/* Every place waits for what another server computes: no token is possible, and the engine looks for work. */
+/* All that has a place waits for what another server computes: no token is possible, be it for want of a place or of
+ * pages, and the engine looks for work. */
 static bool all_arrive(const server *s) {
     enum { LOOKS_S = 1 };
     sched_stats st;
     scheduler_stats(s->sched, &st);
-    return st.running == st.max_running && st.arriving == st.running && st.since_step_s < LOOKS_S;
+    return st.running > 0 && st.arriving == st.running && st.since_step_s < LOOKS_S;
 }
 
 /* Waits for j's token, or for anybody's progress beyond `before`. */
 static bool wait_for_token(const server *s, job *j, i64 before, api_error *e) {
-    f64 patience = s->o.watchdog_s > 0 && s->o.watchdog_s < PATIENCE_S ? s->o.watchdog_s : PATIENCE_S;
-    for (f64 until = now_s() + patience; now_s() < until;) {
+    const f64 patience = s->o.watchdog_s > 0 && s->o.watchdog_s < PATIENCE_S ? s->o.watchdog_s : PATIENCE_S;
+    const f64 began = now_s();
+    while (now_s() < began + patience) {
         const job_events *events;
         if (!job_take(j, LOOK_S, &events, e)) return false;
         for (i64 i = 0; i < events->n; i++)
             if (events->ev[i].kind == SCHED_TOKEN) return true;
         const job_end end = job_end_of(j, 0);
         if (end.ended) return api_fail_finish(e, end.finish, &end.error);
-        if (rows_computed(s) > before || all_arrive(s)) return true;
+        if (rows_computed(s) > before || (now_s() > began + ARRIVING_S && all_arrive(s))) return true;
     }
     return api_fail(e, 503, NULL, NULL, "no token within %g seconds", patience);
 }

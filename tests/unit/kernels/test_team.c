@@ -4,6 +4,7 @@
 #include "kernels/ops.h"
 #include "kernels/team.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <time.h>
 
 static void wait_ms(i64 ms) {
@@ -152,6 +153,41 @@ static void computing_is_no_wait(void **state) {
     if (!quiet_enough) skip(); /* a hundred regions in a row were disturbed */
 }
 
+/* Threads of this process, as the kernel counts them. */
+static int threads_there(void) {
+    char line[200];
+    int n = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (n < 0 && fgets(line, sizeof line, f)) sscanf(line, "Threads: %d", &n);
+    fclose(f);
+    return n;
+}
+
+static void *own_threads(void *arg) {
+    int met = 0;
+    for (int round = 0; round < 3; round++) {
+        const int before = threads_there();
+#pragma omp parallel num_threads(4) reduction(+ : met)
+        met++;
+        assert_int_equal(threads_there(), before + 3);
+        team_dismiss();
+        for (int i = 0; threads_there() > before && i < 10000; i++) wait_ms(1); /* joined, and not yet forgotten */
+        assert_int_equal(threads_there(), before);
+    }
+    assert_int_equal(met, 12);
+    return arg;
+}
+
+static void dismissed_threads_are_gone(void **state) {
+    (void)state;
+#ifdef __clang__
+    skip(); /* LLVM's threads stay */
+#else
+    on_a_thread(own_threads);
+#endif
+}
+
 int main(void) {
     team_max(); /* asked on the first thread */
     const struct CMUnitTest tests[] = {
@@ -160,6 +196,7 @@ int main(void) {
         cmocka_unit_test(rests_after_a_wait),
         cmocka_unit_test(rests_after_a_small_wait),
         cmocka_unit_test(computing_is_no_wait),
+        cmocka_unit_test(dismissed_threads_are_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,8 @@ static void lengths_are_checked_first(void **state) {
                            {KV_RECORD_MAGIC, KV_RECORD_END, 0, 1, 0},
                            {KV_RECORD_MAGIC, KV_RECORD_WAIT, 0, 8, 0},
                            {KV_RECORD_MAGIC, 0, 0, 0, 0},
-                           {KV_RECORD_MAGIC, 5, 0, 0, 0},
+                           {KV_RECORD_MAGIC, 6, 0, 0, 0},
+                           {KV_RECORD_MAGIC, KV_RECORD_FULL, 0, KV_TEXT_MOST + 1, 0},
                            {0, KV_RECORD_END, 0, 0, 0}};
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         u8 room[PAGE];
