@@ -2,7 +2,6 @@
 #include "model/kv_scales.h"
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
-#include "kernels/team.h"
 #include "runtime/follow.h"
 #include "runtime/kv_layout.h"
 #include <math.h>
@@ -549,7 +548,6 @@ status engine_open(engine **out, const engine_options *o, err *e) {
     g->pinned_accept = o->pinned_accept;
     err why = {0};
     status st = engine_open_parts(g, o, &why);
-    team_dismiss(); /* loading had one, steps are another thread's */
     if (st != ST_OK) {
         if (g->hosts) hosts_cancel(g->hosts, &why);
         if (e) *e = why;
