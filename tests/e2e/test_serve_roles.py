@@ -389,7 +389,7 @@ class Pages:
         self.checksum = ctypes.CDLL("libxxhash.so.0").XXH3_64bits_withSeed
         self.checksum.restype = ctypes.c_uint64
         self.checksum.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
-        self.value, self.full = 0, False
+        self.value, self.full, self.asked = 0, False, []
         self.server = stand_in(lambda _: (200, {}, self.layout), self.pages)
 
     def record(self, kind, number, data):
@@ -398,6 +398,7 @@ class Pages:
         return struct.pack("<IIQQQ", 0x314B564D, kind, number, len(data), check) + data
 
     def pages(self, body):
+        self.asked.append(json.loads(body)["priority"])
         if self.full:
             return 429, {"Retry-After": "1"}, b"full"
         n = (len(json.loads(body)["ids"]) - 1 + 63) // 64
@@ -477,6 +478,29 @@ def test_a_full_server_is_asked_again():
         assert here.metric("moonlet:kv_transfer_failures_total") == 0
         assert [s.stop() for s in (here, there)] == [0, 0]
         assert any("takes no more prompts at the moment" in line for line in here.log)
+
+
+def test_a_higher_priority_asks_a_full_server_first(trio):
+    """Those that wait have a thread each, as many as there are; one of them lets it go ahead, and gets its turn."""
+    there = Pages(trio[0])
+    there.full = True
+    here = decode(there.server.server_port, flags=["--max-running-requests", "16"])
+    body = lambda i, priority: {
+        "text": long_text(i, 60),
+        "priority": priority,
+        "sampling_params": {"max_new_tokens": 4},
+    }
+    with ThreadPoolExecutor(10) as pool:
+        asked = [pool.submit(here.request, "POST", "/generate", body(30 + i, 1)) for i in range(9)]
+        wait_until(lambda: here.metric("moonlet:kv_prompts_fetching") == 9 and len(there.asked) >= 8)
+        assert set(there.asked) == {1}
+        asked.append(pool.submit(here.request, "POST", "/generate", body(50, 7)))
+        wait_until(lambda: 7 in there.asked)
+        there.full = False
+        assert [a.result()[0] for a in asked] == [200] * 10
+    assert here.get("/kv_check")[1]["ok"] is True
+    assert here.stop() == 0
+    there.server.shutdown()
 
 
 def test_what_is_full_for_too_long_is_lost(trio):

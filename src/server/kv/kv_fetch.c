@@ -18,6 +18,10 @@ typedef enum { PAGE_LACKS, PAGE_COMES, PAGE_THERE } page_state;
 typedef struct {
     kv_fetcher *f;
     const sched_kv *kv;
+    u64 been;      /* servers that it has been to */
+    bool too_long; /* for one of them */
+    status st;     /* of the last one */
+    err told;
     kv_peer *at;
     u8 *there;      /* [kv->n]: page_state */
     f64 full_since; /* when a server was first busy without saying that its queue is full; 0: lately none was */
@@ -31,6 +35,7 @@ typedef struct {
 /* What waits for a thread: a prompt, or a transfer that wants help. */
 typedef struct work {
     const sched_kv *kv; /* NULL: help */
+    transfer *begun;    /* of a prompt that has let another go ahead */
     transfer *help;
     struct work *next;
 } work;
@@ -223,31 +228,52 @@ static status fetch_from(kv_puller *p, transfer *t, bool *busy, err *e) {
     return failed ? blame(t, from, e) : st; /* else it is not the server's fault */
 }
 
-/* A server that has no room is asked again soon, as if the prompt stood in its queue. */
-static void wait_while_busy(transfer *t) {
+/* A server that has no room is asked again soon, as if the prompt stood in its queue. Did it have to be waited for? */
+static bool wait_while_busy(transfer *t) {
     static const f64 LOOK_S = 0.05;
-    while (kv_peers_busy_s(&t->f->peers, t->at) > 0 && transfer_wanted(t))
+    bool waited = false;
+    for (; kv_peers_busy_s(&t->f->peers, t->at) > 0 && transfer_wanted(t); waited = true)
         nanosleep(&(struct timespec){.tv_nsec = (long)(LOOK_S * 1e9)}, NULL);
+    return waited;
 }
 
-static void fetch_prompt(kv_fetcher *f, kv_puller *p, const sched_kv *kv) {
-    err why = {0};
-    status st = err_set(&why, ST_PEER, "its transfer has not begun: the server is shutting down");
-    u64 been = 0;
-    bool too_long = false;
-    transfer t = {.f = f, .kv = kv, .there = calloc((size_t)kv->n, 1)};
-    if (!t.there) st = err_nomem(&why, "a transfer of KV pages", (u64)kv->n);
-    while ((st == ST_PEER || st == ST_LIMIT) && transfer_wanted(&t) && (t.at = kv_peers_choose(&f->peers, been))) {
+/* Does a prompt of higher priority wait for a thread? */
+static bool is_overtaken(const transfer *t) {
+    pthread_mutex_lock(&t->f->lock);
+    const work *first = t->f->prompts.head;
+    const bool yes = first && work_priority(first) > t->kv->priority;
+    pthread_mutex_unlock(&t->f->lock);
+    return yes;
+}
+
+/* False: it lets another go ahead, and is to be called again. */
+static bool fetch_prompt(kv_puller *p, transfer *t) {
+    kv_peers *all = &t->f->peers;
+    while ((t->st == ST_PEER || t->st == ST_LIMIT) && transfer_wanted(t) && (t->at = kv_peers_choose(all, t->been))) {
         bool busy = false;
-        wait_while_busy(&t);
-        st = fetch_from(p, &t, &busy, &why);
-        if (!busy) been |= (u64)1 << (t.at - f->peers.of);
-        too_long = too_long || st == ST_LIMIT;
+        if (wait_while_busy(t) && is_overtaken(t)) return kv_peers_leave(all, t->at, now_s(), KV_PEER_NOT_ASKED), false;
+        t->st = fetch_from(p, t, &busy, &t->told);
+        if (!busy) t->been |= (u64)1 << (t->at - all->of);
+        t->too_long = t->too_long || t->st == ST_LIMIT;
     }
-    /* What one does not take, and no other brings, is computed here. */
-    const bool good = st == ST_OK || (too_long && st != ST_CANCELLED);
-    scheduler_kv_done(f->s, kv, t.there ? first_missing(&t) : kv->from, good ? NULL : &why);
-    free(t.there);
+    return true;
+}
+
+static transfer *begin_transfer(kv_fetcher *f, const sched_kv *kv) {
+    transfer *t = calloc(1, sizeof *t + (size_t)kv->n);
+    if (!t) return NULL;
+    t->f = f;
+    t->kv = kv;
+    t->there = (u8 *)(t + 1);
+    t->st = err_set(&t->told, ST_PEER, "its transfer has not begun: the server is shutting down");
+    return t;
+}
+
+/* What one does not take, and no other brings, is computed here. */
+static void end_transfer(transfer *t) {
+    const bool good = t->st == ST_OK || (t->too_long && t->st != ST_CANCELLED);
+    scheduler_kv_done(t->f->s, t->kv, first_missing(t), good ? NULL : &t->told);
+    free(t);
 }
 
 /* ---- Threads ---- */
@@ -262,13 +288,32 @@ static work *next_work(kv_fetcher *f, work_queue *q) {
     return w;
 }
 
+/* w is used up. */
+static void work_on_prompt(kv_fetcher *f, kv_puller *p, work *w) {
+    transfer *t = w->begun ? w->begun : begin_transfer(f, w->kv);
+    err e = {0};
+    if (!t) {
+        err_nomem(&e, "a transfer of KV pages", sizeof *t + (u64)w->kv->n);
+        scheduler_kv_done(f->s, w->kv, w->kv->from, &e);
+    } else if (fetch_prompt(p, t)) {
+        end_transfer(t);
+    } else {
+        w->begun = t;
+        pthread_mutex_lock(&f->lock);
+        put_work(&f->prompts, w);
+        pthread_mutex_unlock(&f->lock);
+        return;
+    }
+    free(w);
+}
+
 static void *fetcher_thread(void *ud) {
     fetcher_hand *h = ud;
-    for (work *w; (w = next_work(h->f, h->helps ? &h->f->help : &h->f->prompts)); free(w)) {
+    for (work *w; (w = next_work(h->f, h->helps ? &h->f->help : &h->f->prompts));) {
         if (w->help)
-            help(&h->puller, w->help);
+            help(&h->puller, w->help), free(w);
         else
-            fetch_prompt(h->f, &h->puller, w->kv);
+            work_on_prompt(h->f, &h->puller, w);
     }
     return NULL;
 }
@@ -280,7 +325,8 @@ void kv_fetcher_drop(kv_fetcher *f, const sched_kv *kv) {
     work *w = *at;
     if (w) *at = w->next;
     pthread_mutex_unlock(&f->lock);
-    if (w) scheduler_kv_done(f->s, kv, kv->from, NULL);
+    if (w) scheduler_kv_done(f->s, kv, w->begun ? first_missing(w->begun) : kv->from, NULL);
+    if (w) free(w->begun);
     free(w);
 }
 

@@ -142,7 +142,7 @@ void kv_peers_leave(kv_peers *p, kv_peer *at, f64 began_s, kv_peer_end end) {
     const f64 now = now_s();
     pthread_mutex_lock(&p->lock);
     at->stats.under_way--;
-    at->stats.transfers += end != KV_PEER_BUSY;
+    at->stats.transfers += end != KV_PEER_BUSY && end != KV_PEER_NOT_ASKED;
     at->stats.failures += end == KV_PEER_FAILED;
     at->stats.seconds += now - began_s;
     if (end == KV_PEER_GOOD) at->rests_until = at->busy_until = 0;

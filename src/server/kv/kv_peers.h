@@ -34,7 +34,8 @@ typedef enum {
     KV_PEER_GOOD,
     KV_PEER_BLAMELESS, /* it did not come to its end, but not because of the server */
     KV_PEER_FAILED,    /* the server is passed over for a moment */
-    KV_PEER_BUSY       /* it takes no more at the moment: to be asked again, no transfer has ended */
+    KV_PEER_BUSY,      /* it takes no more at the moment: to be asked again, no transfer has ended */
+    KV_PEER_NOT_ASKED  /* after all */
 } kv_peer_end;
 
 /* Where the server itself listens; port 0: anywhere. */
