@@ -69,6 +69,7 @@ COUNTS = {
     "kernels": count_kernels,
 }
 SKIPPED_LINES = r"^(?:SKIPPED|\[  SKIPPED \]|skipped:) .*$"
+FAILED_LINES = r"^(?:FAIL|not ok|\[  FAILED  \]|E  )|\berror:|: FAIL|ERROR: |Sanitizer:|Traceback"
 
 
 # ---- The table, expanded ----
@@ -233,12 +234,22 @@ class Suite:
             print("\n".join("        " + line for line in p.out.splitlines()[-40:]), flush=True)
 
     def finish(self):
+        for p in self.parts:  # where a log is cut, its end is what is left
+            if p.state == "failed":
+                print(f"failed: {p.name}" + "".join(f"\n        {line[:600]}" for line in what_failed(p.out)))
         slow = sorted((p for p in self.parts if p.seconds), key=lambda p: -p.seconds)[:10]
         print("the slowest: " + ", ".join(f"{p.name} {p.seconds:.0f} s" for p in slow))
         print(f"{time.time() - self.start:.0f} s on {self.cores} processors")
         passed, failed, skipped = (sum(p.result[i] for p in self.parts) for i in range(3))
         print(f"{passed} passed, {failed} failed, {skipped} skipped")
         return 1 if failed else 0
+
+
+def what_failed(out):
+    """The first lines of a test's output that say what failed, each with the one behind it."""
+    lines = out.splitlines()
+    said = [i for i, line in enumerate(lines) if re.search(FAILED_LINES, line)][:6]
+    return [lines[j] for j in sorted({j for i in said for j in (i, i + 1) if j < len(lines)})] or lines[-3:]
 
 
 def python_with_pytest():

@@ -97,7 +97,7 @@ struct CUgraph_st {
 };
 
 /* Once there is a file of the name in EMU_FAULT, something is wrong with the GPU. Its content is "fail" or "hang":
- * what runs; "full": there is no room for recordings. For tests. */
+ * what runs; "full": there is no room for recordings. A file whose word is not written yet is none. For tests. */
 static CUresult fault(bool room = false) {
     static const char *path = getenv("EMU_FAULT");
     char what[8] = "";
@@ -105,10 +105,9 @@ static CUresult fault(bool room = false) {
     if (!f) return 0;
     if (!fgets(what, sizeof what, f)) what[0] = 0;
     fclose(f);
-    if (!strncmp(what, "full", 4)) return room ? CUDA_ERROR_OUT_OF_MEMORY : 0;
-    if (room) return 0;
+    if (room) return strncmp(what, "full", 4) ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
     while (!strncmp(what, "hang", 4)) sleep(1);
-    return CUDA_ERROR_ILLEGAL_ADDRESS;
+    return strncmp(what, "fail", 4) ? 0 : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 /* For fake_cupti.cc: is shown every launch. */

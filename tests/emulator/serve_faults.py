@@ -182,8 +182,7 @@ with tempfile.TemporaryDirectory() as d:
         said = ""
         while "ready in" not in said:
             said += started.stderr.readline()
-        Path(fault, "told").write_text("hang")
-        Path(fault, "told").rename(Path(fault, "fault"))  # whole at once
+        Path(fault, "fault").write_text("hang")
         said += started.communicate(timeout=120)[1]
     expect(
         "a GPU that hangs while it warms up ends the server",
