@@ -69,7 +69,7 @@ typedef struct {
      * checked. */
     int64_t draft_topk, draft_steps;
     int draft_optional;    /* where draft_dir has no draft that fits, nothing is proposed, and a warning says why */
-    int64_t pp;            /* stages of tp ranks, each with layers of its own; 0, 1: one has all. No draft_dir then */
+    int64_t pp;            /* stages of tp ranks, each with layers of its own; 0, 1: one has all */
     const char *pp_layers; /* how many each has, "31,30"; NULL: as many */
     int64_t ep;            /* groups of the tp ranks, each with whole experts; 0, 1: every rank has a part of each */
     int64_t ep_num_redundant_experts;      /* with ep: slots for copies of experts, of all groups together */

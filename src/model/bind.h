@@ -29,7 +29,7 @@ typedef struct weight_cut {
 
 typedef struct {
     const ops *ops;
-    op_weight *embed, *norm, *head; /* of a pipeline: the first stage's, the last one's; else NULL */
+    op_weight *embed, *norm, *head; /* of a pipeline: where model_embeds(); the last stage's; else NULL */
     layer_weights *layers;          /* [n_layers] */
     i64 n_layers;
     u64 bytes;        /* of matrices in the checkpoint */

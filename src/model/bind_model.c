@@ -71,7 +71,7 @@ static status bind_all(binder *b) {
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
     if (!w->layers) return err_nomem(b->e, "layers", (u64)c->n_layers * sizeof *w->layers);
     w->n_layers = c->n_layers;
-    if (model_begins(c)) BIND_TRY(bind_linear(b, &w->embed, WK_TABLE, vocab_share(b), "model.embed_tokens"));
+    if (model_embeds(c)) BIND_TRY(bind_linear(b, &w->embed, WK_TABLE, vocab_share(b), "model.embed_tokens"));
     if (model_ends(c)) {
         BIND_TRY(bind_vector(b, &w->norm, c->hidden, "model.norm.weight"));
         BIND_TRY(bind_linear(b, &w->head, WK_LINEAR, vocab_share(b), "%s",

@@ -45,9 +45,10 @@ typedef struct {
     i64 ep;
     const struct expert_placement *placement;
     /* Pipeline parallelism: n_layers and n_dense above are what stage `stage` of `stages` holds, from layer
-     * `layer_first` of the model on; the first has the embedding, the last the final norm and the head. stages 0: one
-     * has all. */
+     * `layer_first` of the model on; the first has the embedding, the last the final norm and the head, and with
+     * ends_embed, for a draft, the embedding as well. stages 0: one has all. */
     i64 stages, stage, layer_first;
+    bool ends_embed;
 } model_config;
 
 /* Reads DIR/config.json and, when present, DIR/generation_config.json, and where nothing is said of quantization
@@ -76,6 +77,7 @@ status model_divide_layers(i64 n, i64 stages, const char *given, const char *opt
 void model_config_stage(model_config *c, i64 stages, i64 stage, const i64 *layers);
 static inline bool model_begins(const model_config *c) { return c->stage == 0; }
 static inline bool model_ends(const model_config *c) { return c->stage + 1 >= c->stages; }
+static inline bool model_embeds(const model_config *c) { return model_begins(c) || (c->ends_embed && model_ends(c)); }
 
 /* Ranks that have parts of the same experts; which of the groups this one is in, and its place there. */
 static inline i64 model_expert_ranks(const model_config *c) { return c->ranks / (c->ep > 1 ? c->ep : 1); }

@@ -489,11 +489,11 @@ void model_logprobs(model *m, const model_batch *b) {
                                           .n_top = b->top_most});
 }
 
-/* The residual stream before layer l, if a draft reads it. */
+/* The residual stream before layer l of this stage, if a draft reads it. */
 static void keep_features(model *m, i64 l, i64 n) {
     const i64 hidden = m->c->hidden, wide = m->lim.n_taps * hidden;
     for (i64 i = 0; i < m->lim.n_taps; i++) {
-        if (m->lim.taps[i] != l) continue;
+        if (m->lim.taps[i] != m->c->layer_first + l) continue;
         gather_stream(m, n);
         m->o->gather(m->o, &(gather_args){.x = m->x,
                                           .out = forward_row_at(m, m->features, m->features_at * wide + i * hidden, 1),
@@ -535,6 +535,27 @@ static void embed_rows(model *m, const model_batch *b) {
     place_media(m, b);
 }
 
+/* Of n rows what stages before layer `end` kept for the draft, which is on the last one: all columns, those of later
+ * layers without meaning. Nothing, if the draft reads none of theirs. */
+static void hand_features_on(model *m, i64 end, i64 n, void (*pass)(const ops *, void *, i64)) {
+    const i64 wide = m->lim.n_taps * m->c->hidden;
+    if (m->lim.n_taps && m->lim.taps[0] < end)
+        pass(m->o, forward_row_at(m, m->features, m->features_at, wide), n * wide);
+}
+
+/* Rows from the stage before. */
+static void receive_rows(model *m, i64 n) {
+    pipeline_receive(m->o, m->x, n * m->c->hidden);
+    hand_features_on(m, m->c->layer_first, n, pipeline_receive);
+}
+
+/* And to the one behind. */
+static void send_rows(model *m, i64 n) {
+    gather_stream(m, n);
+    pipeline_send(m->o, m->x, n * m->c->hidden);
+    hand_features_on(m, m->c->layer_first + m->c->n_layers, n, pipeline_send);
+}
+
 void model_forward(model *m, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
     m->o->rope_table(m->o, &(rope_table_args){.positions = m->tables_dev.pos,
@@ -548,7 +569,7 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
     if (model_begins(c))
         embed_rows(m, b);
     else
-        pipeline_receive(m->o, m->x, b->n * c->hidden);
+        receive_rows(m, b->n);
     norm_args first = forward_norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, model_begins(c) ? BAD_EMBEDDING : 0);
     m->o->norm(m->o, &first);
     m->deferred = (deferred_norm){.squares = m->deferred.squares};
@@ -558,9 +579,6 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
         attention(m, l, b, n_abs);
         feed_forward(m, l, b->n, n_abs, b->watch);
     }
-    if (!model_ends(c)) {
-        gather_stream(m, b->n);
-        return pipeline_send(m->o, m->x, b->n * c->hidden);
-    }
+    if (!model_ends(c)) return send_rows(m, b->n);
     if (b->n_out) head(m, b);
 }

@@ -218,7 +218,8 @@ static const model_memory *memory_of(const engine *g, i64 rank) { return model_m
 /* Of a rank: the model's weights, its draft's and its vision tower's. */
 static u64 weights_of(const engine *g, i64 rank) {
     const model_memory *m = memory_of(g, rank);
-    const model_memory *d = g->has_draft ? draft_memory_plan(g->ranks.of[rank].draft) : NULL;
+    const draft *guesses = g->ranks.of[rank].draft;
+    const model_memory *d = guesses ? draft_memory_plan(guesses) : NULL;
     const vision *tower = g->ranks.of[rank].vision;
     const model_memory *v = tower ? vision_memory_plan(tower) : NULL;
     return m->weights.mapped + m->weights.own + (d ? d->weights.mapped + d->weights.own : 0) +

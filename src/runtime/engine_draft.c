@@ -1,4 +1,4 @@
-/* runtime/engine_draft.c: an engine's draft model, beside the model on every rank. */
+/* runtime/engine_draft.c: an engine's draft model, beside the model on every rank of the last stage. */
 #include "base/log.h"
 #include "runtime/draft_tree.h"
 #include "runtime/engine_internal.h"
@@ -22,11 +22,10 @@ static status check_draft_options(const engine *g, const engine_options *o, err 
         return err_set(e, ST_INPUT,
                        "--speculative-draft-model-path: a simulated step computes nothing that a draft "
                        "could read");
-    if (o->pp > 1)
-        return err_set(e, ST_UNSUPPORTED,
-                       "--speculative-draft-model-path with --pp: a draft model reads layers of several stages");
     return ST_OK;
 }
+
+rank *engine_draft_ranks(const engine *g, i64 *n) { return ranks_of_stage(&g->ranks, g->ranks.pp - 1, n); }
 
 static status close_rank_draft(rank *k, void *ud, err *e) {
     (void)ud, (void)e;
@@ -63,7 +62,7 @@ status engine_draft_open(engine *g, const engine_options *o, const model_config 
     status st = draft_or_none(g, o, open_draft_files(g, o, whole, e), e);
     if (st != ST_OK || g->draft_left_out) return st;
     g->draft_config.layer.slice = g->config.slice;
-    g->has_draft = true;
+    g->has_draft = g->config.ends_embed = true;
     g->draft_lim.steps = o->draft_steps ? o->draft_steps : DRAFT_STEPS;
     g->draft_lim.topk = max_i64(o->draft_topk, 1);
     g->draft_nodes = o->draft_topk > 1 ? o->draft_nodes : g->draft_lim.steps;
@@ -77,9 +76,9 @@ static status split_draft(engine *g, const engine_options *o, err *e) {
         rank *k = &g->ranks.of[i];
         k->draft_config = g->draft_config;
         if (g->config.slice)
-            model_config_slice_rank(&k->draft_config.layer, k->index);
+            model_config_slice_rank(&k->draft_config.layer, k->place);
         else
-            st = draft_config_split(&k->draft_config, o->tp, k->index, "--tp", e);
+            st = draft_config_split(&k->draft_config, o->tp, k->place, "--tp", e);
     }
     return st;
 }
@@ -87,7 +86,8 @@ static status split_draft(engine *g, const engine_options *o, err *e) {
 static status open_rank_draft(rank *k, void *ud, err *e) {
     (void)e; /* the draft's failure is not the rank's */
     k->draft_failure = (err){0};
-    draft_open(&k->draft, &k->draft_config, ((const engine *)ud)->draft_ck, k->model, &k->draft_failure);
+    if (model_ends(&k->config))
+        draft_open(&k->draft, &k->draft_config, ((const engine *)ud)->draft_ck, k->model, &k->draft_failure);
     return ST_OK;
 }
 
@@ -164,7 +164,7 @@ i32 engine_branch_page(const engine *g, i64 i, i64 branch, i64 k, i32 beside) {
 }
 
 status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *e) {
-    if (!g->has_draft) return ST_OK;
+    if (!k->draft) return ST_OK;
     draft_limits lim = g->draft_lim;
     lim.pool_pages = g->lim.pool_pages + g->lim.branch_pages;
     status st = draft_plan(k->draft, &lim, e);
@@ -177,7 +177,7 @@ status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *
 static status load_rank_draft(rank *k, void *ud, err *e) {
     (void)e;
     ops_set_threads(((const engine *)ud)->ranks.threads_each);
-    draft_load(k->draft, &k->draft_failure);
+    if (k->draft) draft_load(k->draft, &k->draft_failure);
     return ST_OK;
 }
 
@@ -187,19 +187,29 @@ status engine_draft_load(engine *g, const engine_options *o, err *e) {
 
 const char *engine_draft_text(const engine *g, char *out, size_t cap) {
     char weights[BYTES_TEXT], kv[BYTES_TEXT], tree[48] = "";
+    i64 n;
+    const rank *k = engine_draft_ranks(g, &n);
     out[0] = 0;
     if (!g->has_draft) return out;
-    const model_memory *m = draft_memory_plan(g->ranks.of[0].draft);
     if (g->draft_lim.topk > 1) snprintf(tree, sizeof tree, " deep, trees of %lld", (long long)g->draft_nodes);
-    snprintf(out, cap, ", a draft of %lld tokens%s (%s layout, weights %s, KV %s)", (long long)g->draft_lim.steps, tree,
-             g->draft_config.layout == DRAFT_MLA ? "MLA" : "Llama",
-             bytes_text(weights, m->weights.mapped + m->weights.own), bytes_text(kv, m->kv));
+    const int len =
+        snprintf(out, cap, ", a draft of %lld tokens%s (%s layout%s", (long long)g->draft_lim.steps, tree,
+                 g->draft_config.layout == DRAFT_MLA ? "MLA" : "Llama", g->ranks.pp > 1 ? ", on the last stage" : "");
+    const model_memory *m = n ? draft_memory_plan(k->draft) : NULL;
+    if (m)
+        snprintf(out + len, cap - (size_t)len, ", weights %s, KV %s)",
+                 bytes_text(weights, m->weights.mapped + m->weights.own), bytes_text(kv, m->kv));
+    else
+        snprintf(out + len, cap - (size_t)len, ")");
     return out;
 }
 
 i64 engine_draft_steps(const engine *g) { return g->has_draft ? g->draft_lim.steps : 0; }
 bool engine_draft_left_out(const engine *g) { return g->draft_left_out; }
-bool engine_fills_guesses(const engine *g) { return g->has_draft && draft_fills_guesses(g->ranks.of[0].draft); }
+/* The first of several stages cannot read what the last one has guessed. */
+bool engine_fills_guesses(const engine *g) {
+    return g->has_draft && g->ranks.pp == 1 && draft_fills_guesses(g->ranks.of[0].draft);
+}
 i32 engine_guess_id(const engine *g, i64 i, i64 step) {
     return (i32) ~(g->lim.logit_rows + step * g->draft_lim.sequences + i);
 }

@@ -79,6 +79,8 @@ i32 engine_branch_page(const engine *g, i64 i, i64 branch, i64 k, i32 beside);
 bool engine_fills_guesses(const engine *g);
 i32 engine_guess_id(const engine *g, i64 i, i64 step);
 /* A line about it; "" without one. */
+/* This process's ranks that have it: those of the last stage. NULL, 0: none is here. */
+rank *engine_draft_ranks(const engine *g, i64 *n);
 const char *engine_draft_text(const engine *g, char *out, size_t cap);
 /* As draft_queue() and draft_collect(), with this engine's threads. */
 status engine_queue_drafts(engine *g, const draft_batch *b, err *e);

@@ -17,10 +17,12 @@ status engine_kv_check(const engine *g, err *e) {
 
 u64 engine_kv_page_bytes(const engine *g) {
     const ranks *r = &g->ranks;
+    i64 n;
+    const rank *has = engine_draft_ranks(g, &n);
     u64 sum = 0;
     for (i64 s = 0; s < r->pp; s++) sum += model_kv_bytes(&r->of[s * r->tp].config, 1, g->lim.kv_type);
-    for (i64 i = 0; i < (draft_is_divided(g) ? r->held : 1) && r->of[i].draft; i++)
-        sum += draft_kv_bytes(&r->of[i].draft_config, 1, g->lim.kv_type);
+    for (i64 i = 0; i < (draft_is_divided(g) ? n : 1) && has[i].draft; i++)
+        sum += draft_kv_bytes(&has[i].draft_config, 1, g->lim.kv_type);
     return sum;
 }
 
@@ -135,9 +137,10 @@ static page_part page_part_of(const engine *g, i64 i, i32 page, bool write) {
     const bool first = k->place == 0 || kv_is_shared(g->lim.kv);
     if (has_page(g, k, page) && (write || first)) p.layers = model_kv_bytes(&k->config, 1, g->lim.kv_type);
     const bool divided = draft_is_divided(g);
-    if (!k->draft || !(write || divided || i == 0)) return p;
+    if (!k->draft || !(write || divided || k->place == 0)) return p;
     p.draft = draft_kv_bytes(&k->draft_config, 1, g->lim.kv_type);
-    for (i64 r = 0; divided && r < i; r++) p.draft_at += draft_kv_bytes(&all[r].draft_config, 1, g->lim.kv_type);
+    for (const rank *r = k - k->place; divided && r < k; r++)
+        p.draft_at += draft_kv_bytes(&r->draft_config, 1, g->lim.kv_type);
     return p;
 }
 

@@ -117,24 +117,44 @@ status ranks_share_results(ranks *r, const model_batch *b, err *e) {
     return st;
 }
 
-static i64 guesses_of(const draft_batch *b) {
+static i64 guessing(const draft_batch *b) {
     i64 n = 0;
     for (i64 i = 0; i < b->n_spans; i++) n += b->spans[i].guess;
-    return n * b->steps;
+    return n;
 }
 
-/* Guesses that another rank knows are bad. */
+/* Of a chain each process of the last stage hands over its guesses, -1 those that its ranks know are bad; a tree is
+ * that of the process with the first of those ranks, unless it is process 0. */
+static u64 guess_bytes(const ranks *r, const draft_batch *b, i64 process) {
+    const row_range own = ranks_places(r, process, r->pp - 1);
+    const u64 n = own.from < own.to ? (u64)guessing(b) : 0;
+    if (b->ids) return n * (u64)b->steps * sizeof *b->ids;
+    return own.from ? 0 : n * (u64)draft_candidates(b->steps, r->draft_topk) * sizeof *b->tree;
+}
+
+/* A process's parcel to what process 0 has. */
+static void take_parcel_guesses(const ranks *r, const draft_batch *b, i64 process, const u8 *parcel, u64 bytes) {
+    const i32 *ids = (const i32 *)(const void *)parcel;
+    const bool first = ranks_places(r, process, r->pp - 1).from == 0;
+    if (first) memcpy(b->ids ? (void *)b->ids : b->tree, parcel, bytes);
+    for (u64 i = 0; !first && i < bytes / sizeof *ids; i++)
+        if (ids[i] < 0) b->ids[i] = -1;
+}
+
 status ranks_share_drafts(ranks *r, const draft_batch *b, err *e) {
-    u64 bytes[HOSTS_MOST] = {0};
-    if (!r->hosts || !r->serving || !b->ids) return ST_OK;
-    const i64 n = hosts_count(r->hosts), self = hosts_self(r->hosts), guesses = guesses_of(b);
-    for (i64 p = 1; p < n; p++) bytes[p] = (u64)guesses * sizeof(i32);
-    i32 *all = calloc((size_t)(guesses * n) + 1, sizeof *all);
-    if (!all) return err_nomem(e, "other processes' guesses", (u64)(guesses * n) * sizeof *all);
-    if (self) memcpy(all, b->ids, (size_t)guesses * sizeof *all);
-    status st = gather_parcels(r, "a draft's results", TAG_DRAFTS, bytes, (u8 *)all, e);
-    for (i64 i = 0; st == ST_OK && !self && i < guesses * (n - 1); i++)
-        if (all[i] < 0) b->ids[i % guesses] = -1;
+    u64 bytes[HOSTS_MOST] = {0}, sum = 0;
+    if (!r->hosts || !r->serving) return ST_OK;
+    const i64 n = hosts_count(r->hosts), self = hosts_self(r->hosts);
+    for (i64 p = 1; p < n; p++) {
+        bytes[p] = guess_bytes(r, b, p);
+        if (!self || p == self) sum += bytes[p];
+    }
+    u8 *all = malloc(sum + 1), *at = all;
+    if (!all) return err_nomem(e, "other processes' guesses", sum);
+    if (self && sum) memcpy(all, b->ids ? (void *)b->ids : b->tree, sum);
+    status st = gather_parcels(r, "a draft's results", TAG_DRAFTS, bytes, all, e);
+    for (i64 p = 1; st == ST_OK && !self && p < n; at += bytes[p++])
+        if (bytes[p]) take_parcel_guesses(r, b, p, at, bytes[p]);
     if (st == ST_OK)
         free(all);
     else
@@ -172,8 +192,8 @@ typedef struct {
     f32 *logits;                         /* [logit_rows, vocab]: of one batch at a time they are wanted */
     wire_job job, drafts;
     draft_batch draft;
-    i32 *ids; /* guesses: 0, or -1 where one is bad */
-    size_t ids_cap;
+    u8 *guesses; /* of chains or of a tree */
+    size_t guesses_cap;
 } follower;
 
 static status open_follower(follower *f, const model_limits *lim, err *e) {
@@ -203,7 +223,7 @@ static void close_follower(follower *f) {
     wire_free(&f->job);
     wire_free(&f->drafts);
     free(f->logits);
-    free(f->ids);
+    free(f->guesses);
 }
 
 static void swap_jobs(wire_job *a, wire_job *b) {
@@ -237,15 +257,18 @@ static status follow_drafts(follower *f, err *e) {
 
 static status follow_collect_drafts(follower *f, err *e) {
     draft_batch own = f->draft;
-    const size_t n = (size_t)guesses_of(&own);
-    if (n > f->ids_cap) {
-        free(f->ids);
-        f->ids = malloc(n * sizeof *f->ids);
-        f->ids_cap = f->ids ? n : 0;
+    const bool chains = f->job.a;
+    const size_t each =
+        chains ? (size_t)own.steps * sizeof *own.ids : (size_t)draft_candidates(own.steps, f->topk) * sizeof *own.tree;
+    const size_t n = (size_t)guessing(&own) * each;
+    if (n > f->guesses_cap) {
+        free(f->guesses);
+        f->guesses = malloc(n);
+        f->guesses_cap = f->guesses ? n : 0;
     }
-    if (n && !f->ids) return err_nomem(e, "guesses", n * sizeof *f->ids);
-    if (n) memset(f->ids, 0, n * sizeof *f->ids);
-    own.ids = f->job.a ? f->ids : NULL; /* of trees the ids are not asked for */
+    if (n && !f->guesses) return err_nomem(e, "guesses", n);
+    own.ids = chains ? (i32 *)(void *)f->guesses : NULL;
+    own.tree = chains ? NULL : (draft_candidate *)(void *)f->guesses;
     return ranks_collect_drafts(f->r, &own, e);
 }
 

@@ -94,15 +94,19 @@ typedef struct {
 
 static status queue_rank_drafts(rank *k, void *ud, err *e) {
     const rank_drafts *s = ud;
+    if (!k->draft) return ST_OK;
     ops_set_threads(s->threads);
     return draft_queue(k->draft, s->b, e);
 }
 
-/* Every rank has all guesses; one writes them down. Which of them are none each knows of those that it drew. */
+/* Every rank that has the draft has all guesses; the process's first one writes them down. Which of them are none each
+ * knows of those that it drew. */
 static status collect_rank_drafts(rank *k, void *ud, err *e) {
     const rank_drafts *s = ud;
     draft_batch own = *s->b;
-    if (k->index) own.ids = NULL, own.tree = NULL;
+    i64 n;
+    if (!k->draft) return ST_OK;
+    if (k != ranks_of_stage(k->all, k->stage, &n)) own.ids = NULL, own.tree = NULL;
     status st = draft_collect(k->draft, &own, e);
     return st == ST_OK ? rank_finish(k, e) : st;
 }
@@ -117,14 +121,15 @@ status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e) {
 }
 
 status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e) {
+    i64 n;
+    rank *has = ranks_of_stage(r, r->pp - 1, &n);
     status st = ST_OK;
     if (ranks_tell(r)) {
         wire_begin(&r->told, JOB_COLLECT_DRAFTS, b->ids != NULL, 0);
         st = ranks_send_told(r, e);
     }
     if (st == ST_OK) st = ranks_each(r, collect_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
-    for (i64 k = 0; st == ST_OK && b->ids && k < r->held; k++)
-        if (r->of[k].index) draft_drop_bad(r->of[k].draft, b);
+    for (i64 k = 1; st == ST_OK && b->ids && k < n; k++) draft_drop_bad(has[k].draft, b);
     return st == ST_OK ? shared_or_cancelled(r, ranks_share_drafts(r, b, e), e) : st;
 }
 

@@ -85,14 +85,17 @@ def on_ref(*flags):
     return answers("--device", "ref", *adaptive, *flags, asked=6)
 
 
-@pytest.mark.parametrize("split", [("--dcp", "2"), ("--enable-dp-attention",)])
+@pytest.mark.parametrize(
+    "split",
+    [("--tp", "2", "--dcp", "2"), ("--tp", "2", "--enable-dp-attention"), ("--pp", "3", "--pp-layers", "1,3,2")],
+)
 @pytest.mark.parametrize("drafts", [("--speculative-num-steps", "3"), TREES], ids=["chains", "trees"])
-def test_no_answer_changes_where_ranks_have_a_share_of_the_kv_cache(split, drafts):
-    """ref's sums differ there by 1e-5, cpu's by where pages happen to lie: texts are compared, of ref, and which drafts
-    came true."""
+def test_no_answer_changes_where_ranks_have_a_share_of_the_kv_cache_or_layers(split, drafts):
+    """ref's sums may differ there by 1e-5, cpu's by where pages happen to lie: texts are compared, of ref, and which
+    drafts came true."""
     without = on_ref("--speculative-algorithm", "NONE")[0]
     one = on_ref(*drafts)
-    got = answers("--device", "ref", "--speculative-disable-adaptive", "--tp", "2", *split, *drafts, asked=6)
+    got = answers("--device", "ref", "--speculative-disable-adaptive", *split, *drafts, asked=6)
     assert [said(c) for c in got[0]] == [said(c) for c in one[0]] == [said(c) for c in without]
     assert got[1:] == one[1:] and 0 < got[2] < got[1]
 
@@ -370,6 +373,9 @@ def test_a_draft_with_a_vocabulary_of_its_own(tmp_path):
 def test_ranks_divide_a_draft_that_knows_tokens_by_itself(tmp_path, make, drafts):
     make(tmp_path)
     flags = ("--speculative-draft-model-path", str(tmp_path), *drafts)
-    one, two = on_ref(*flags), on_ref(*flags, "--tp", "2")
-    assert [said(c) for c in two[0]] == [said(c) for c in one[0]]
-    assert two[1:] == one[1:] != on_ref(*drafts)[1:] and one[2] > 0
+    one = on_ref(*flags)
+    assert one[1:] != on_ref(*drafts)[1:] and one[2] > 0
+    for split in (("--tp", "2"), ("--tp", "2", "--pp", "2")):
+        several = on_ref(*flags, *split)
+        assert [said(c) for c in several[0]] == [said(c) for c in one[0]]
+        assert several[1:] == one[1:]

@@ -95,17 +95,23 @@ def test_other_ways_to_divide(flags):
     assert [c.get("text") or c["message"] for c in one] == [c.get("text") or c["message"] for c in several]
 
 
-@pytest.mark.parametrize("processes", [2, 4])
-def test_stages(processes):
+CHAINS = ["--speculative-num-steps", "3", "--speculative-disable-adaptive"]
+TREES = ["--speculative-eagle-topk", "4", "--speculative-num-draft-tokens", "12", "--speculative-disable-adaptive"]
+
+
+@pytest.mark.parametrize("processes, drafts", [(2, NO_DRAFTS), (2, CHAINS), (4, CHAINS), (4, TREES)])
+def test_stages(processes, drafts):
     """Layers divided among processes, and with four of them each stage, too: the bits of one process, and of one
-    stage."""
-    servers = [Server("--tp", "2", *NO_DRAFTS), Hosts(*STAGES, processes=processes)]
+    stage. Drafts are made where the first process has no part of the model that could."""
+    servers = [Server("--tp", "2", *drafts), Hosts("--pp", "2", *drafts, processes=processes)]
     one, several = (answers_of(s) for s in servers)
+    true = [s.metric("moonlet:draft_tokens_accepted_total") for s in servers]
     shown = [[ask(s, i)["choices"][0]["message"] for i in range(min(2, len(CHATS)))] for s in servers]
     told = [servers[1].get("/server_info")[1][key] for key in ("tp_size", "pp_size", "nnodes")]
     assert [s.stop() for s in servers] == [0, 0]
     assert one == several and shown[0] == shown[1] and told == [2, 2, processes]
     assert f"4 ranks in {processes} processes, stages of 3, 3 layers" in "".join(servers[1].log)
+    assert all(true) == (drafts != NO_DRAFTS)
 
 
 def test_experts_move():

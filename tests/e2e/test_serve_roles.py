@@ -120,6 +120,7 @@ DIVIDED = [
     (["--kv-cache-dtype", "fp8_e4m3"], ["--kv-cache-dtype", "fp8_e4m3", "--disable-radix-cache"]),
     (["--tp", "2", "--dcp", "2", *NONE], ["--tp", "2", "--enable-dp-attention", *NONE]),
     (["--pp", "2", *NONE], ["--tp", "2", "--dcp", "2", *NONE]),
+    (["--tp", "2", "--pp", "2", "--speculative-num-steps", "3"], ["--tp", "2"]),
     (["--tp", "2", "--enable-dp-attention", "--disable-radix-cache", *NONE], ["--pp", "2", *NONE]),
 ]
 

@@ -44,13 +44,16 @@ expect(
 )
 two = dict(os.environ, EMU_GPUS="2")
 asked = ("-c", "256", "--instant", "-n", "8", "--temp", "0", "-p", "What is 2 + 3?")
-split = ("run", "--device", "cuda", "--tp", "2", "--chunked-prefill-size", "64", *asked)
-pair = subprocess.run([MOONLET, *split], capture_output=True, text=True, timeout=600, env=two)
-expect(
-    "two ranks with drafts say it, too",
-    pair.returncode == 0 and pair.stdout == run("run", *asked).stdout != "" and "a draft of 3 tokens" in pair.stderr,
-    pair.stdout + pair.stderr,
-)
+for ranks in (("--tp", "2"), ("--pp", "2", "--speculative-num-steps", "3")):
+    split = ("run", "--device", "cuda", *ranks, "--chunked-prefill-size", "64", *asked)
+    pair = subprocess.run([MOONLET, *split], capture_output=True, text=True, timeout=600, env=two)
+    expect(
+        f"two ranks ({ranks[0]}) with drafts say it, too",
+        pair.returncode == 0
+        and pair.stdout == run("run", *asked).stdout != ""
+        and "a draft of 3 tokens" in pair.stderr,
+        pair.stdout + pair.stderr,
+    )
 apples = (
     "-c",
     "256",

@@ -50,6 +50,7 @@ static void a_warm_engine_answers_alike(void **state) {
         {"models/nano-eagle3-mla", 512, 128, 2, 256, 1, 1, 0, 1 + 2 + 3 * 2},  /* a context as short as a prompt */
         {NULL, 130, 512, 3, 1024, 2, 1, 0, 2 + 3},                             /* 130, 65 */
         {NULL, 130, 512, 3, 1024, 1, 2, 0, 2 + 3},
+        {"models/nano-eagle3-mla", 200, 512, 4, 2048, 1, 2, 0, 2 + 4 + 3 * 4},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         const warm_case *c = &cases[i];
