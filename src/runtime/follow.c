@@ -128,8 +128,12 @@ static i64 guessing(const draft_batch *b) {
 static u64 guess_bytes(const ranks *r, const draft_batch *b, i64 process) {
     const row_range own = ranks_places(r, process, r->pp - 1);
     const u64 n = own.from < own.to ? (u64)guessing(b) : 0;
-    if (b->ids) return n * (u64)b->steps * sizeof *b->ids;
-    return own.from ? 0 : n * (u64)draft_candidates(b->steps, r->draft_topk) * sizeof *b->tree;
+    switch (guesses_wanted_by(b)) {
+    case GUESSES_UNSEEN: break;
+    case GUESSES_OF_CHAINS: return n * (u64)b->steps * sizeof *b->ids;
+    case GUESSES_OF_TREES: return own.from ? 0 : n * (u64)draft_candidates(b->steps, r->draft_topk) * sizeof *b->tree;
+    }
+    return 0;
 }
 
 /* A process's parcel to what process 0 has. */
@@ -257,9 +261,10 @@ static status follow_drafts(follower *f, err *e) {
 
 static status follow_collect_drafts(follower *f, err *e) {
     draft_batch own = f->draft;
-    const bool chains = f->job.a;
-    const size_t each =
-        chains ? (size_t)own.steps * sizeof *own.ids : (size_t)draft_candidates(own.steps, f->topk) * sizeof *own.tree;
+    const bool chains = f->job.a == GUESSES_OF_CHAINS, trees = f->job.a == GUESSES_OF_TREES;
+    const size_t each = chains  ? (size_t)own.steps * sizeof *own.ids
+                        : trees ? (size_t)draft_candidates(own.steps, f->topk) * sizeof *own.tree
+                                : 0;
     const size_t n = (size_t)guessing(&own) * each;
     if (n > f->guesses_cap) {
         free(f->guesses);
@@ -268,7 +273,7 @@ static status follow_collect_drafts(follower *f, err *e) {
     }
     if (n && !f->guesses) return err_nomem(e, "guesses", n);
     own.ids = chains ? (i32 *)(void *)f->guesses : NULL;
-    own.tree = chains ? NULL : (draft_candidate *)(void *)f->guesses;
+    own.tree = trees ? (draft_candidate *)(void *)f->guesses : NULL;
     return ranks_collect_drafts(f->r, &own, e);
 }
 

@@ -125,7 +125,7 @@ status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e) {
     rank *has = ranks_of_stage(r, r->pp - 1, &n);
     status st = ST_OK;
     if (ranks_tell(r)) {
-        wire_begin(&r->told, JOB_COLLECT_DRAFTS, b->ids != NULL, 0);
+        wire_begin(&r->told, JOB_COLLECT_DRAFTS, guesses_wanted_by(b), 0);
         st = ranks_send_told(r, e);
     }
     if (st == ST_OK) st = ranks_each(r, collect_rank_drafts, &(rank_drafts){b, r->threads_each}, e);

@@ -21,6 +21,12 @@ typedef enum {
     JOB_END
 } job_kind;
 
+/* The first number of JOB_COLLECT_DRAFTS: what is wanted of the guesses. */
+typedef enum { GUESSES_UNSEEN, GUESSES_OF_CHAINS, GUESSES_OF_TREES } guesses_wanted;
+static inline guesses_wanted guesses_wanted_by(const draft_batch *b) {
+    return b->ids ? GUESSES_OF_CHAINS : b->tree ? GUESSES_OF_TREES : GUESSES_UNSEEN;
+}
+
 /* A job with up to two numbers beside its arrays. */
 void wire_begin(buf *to, job_kind kind, i64 a, i64 b);
 void wire_batch(buf *to, const model_batch *b, i64 vocab); /* JOB_QUEUE; masks unless they come with the draws */

@@ -113,6 +113,7 @@ def test_the_servers_say_what_they_are(trio):
 
 
 NONE = ["--speculative-algorithm", "NONE"]
+ALWAYS = ["--speculative-num-steps", "3", "--speculative-disable-adaptive"]
 DIVIDED = [
     (["--tp", "2", *NONE], NONE),
     (NONE, ["--tp", "2", *NONE]),
@@ -120,15 +121,16 @@ DIVIDED = [
     (["--kv-cache-dtype", "fp8_e4m3"], ["--kv-cache-dtype", "fp8_e4m3", "--disable-radix-cache"]),
     (["--tp", "2", "--dcp", "2", *NONE], ["--tp", "2", "--enable-dp-attention", *NONE]),
     (["--pp", "2", *NONE], ["--tp", "2", "--dcp", "2", *NONE]),
-    (["--tp", "2", "--pp", "2", "--speculative-num-steps", "3"], ["--tp", "2"]),
+    (["--tp", "2", "--pp", "2", *ALWAYS], ["--tp", "2", *ALWAYS]),
     (["--tp", "2", "--enable-dp-attention", "--disable-radix-cache", *NONE], ["--pp", "2", *NONE]),
 ]
 
 
 @pytest.mark.parametrize("there_flags, here_flags", DIVIDED)
 def test_however_each_is_divided(there_flags, here_flags):
-    """A page's bytes are the same: the text of one server that is divided as the decoding one is. (Sums over ranks
-    differ in their last bits, so log-probabilities are not compared.)"""
+    """A page's bytes are the same, a draft's as well: the text of one server that is divided as the decoding one is,
+    and as many guesses that come true. (Sums over ranks differ in their last bits, so log-probabilities are not
+    compared.)"""
     there = prefill("--device", "ref", *there_flags)
     servers = [
         there,
@@ -138,6 +140,9 @@ def test_however_each_is_divided(there_flags, here_flags):
     body = {"text": long_text(5, 40), "sampling_params": {"max_new_tokens": 12, "temperature": 0}}
     got, want = (s.post("/generate", body)["text"] for s in servers[1:])
     assert fetched(servers[1]) >= 64
+    if here_flags[-1] == ALWAYS[-1]:
+        true = [s.metric("moonlet:draft_tokens_accepted_total") for s in servers[1:]]
+        assert true[0] == true[1] > 0
     assert [s.get("/kv_check")[1]["ok"] for s in servers] == [True] * 3
     assert [s.stop() for s in reversed(servers)] == [0] * 3
     assert got == want

@@ -247,6 +247,22 @@ expect("they came from there", here.metric("moonlet:kv_tokens_fetched_total") ==
 sound = [s.get("/kv_check")[1]["ok"] for s in (here, there)], [s.stop() for s in (here, there, alone)]
 expect("all pages are where they belong, at the end", sound == ([True, True], [0, 0, 0]), sound)
 
+# Drafts in two stages: parts of a deterministic batch hand on what they keep for the draft at their own rows.
+os.environ["EMU_GPUS"] = "2"
+drafts = ("--speculative-num-steps", "3", "--speculative-disable-adaptive", "--disable-radix-cache")
+staged = Server(*FLAGS, "--pp", "2", *drafts)
+del os.environ["EMU_GPUS"]
+prompts = [list(range(300 + n, 302 + 3 * n)) for n in (1, 2, 3, 4)]
+names = ["moonlet:draft_tokens_total", "moonlet:draft_tokens_accepted_total"]
+counts = [[0, 0]]
+for together in (1, 4):
+    for at in range(0, 4, together):
+        ask_all(staged, prompts[at : at + together], 16)
+    counts.append([staged.metric(name) for name in names])
+alone, at_once = ([b - a for a, b in zip(*pair)] for pair in zip(counts, counts[1:]))
+expect("drafts in two stages: as many come true at once as one by one", alone == at_once and alone[1] > 0, counts)
+expect("and their server ends well", staged.stop() == 0, staged.log)
+
 answers, status, log, _ = broken_gpu("fail")
 expect("a GPU that fails: the request gets an error", answers[0][0] == 200 and answers[1][0] in (0, 500, 503), answers)
 expect("and the server ends with one message", status == 1 and log.count("failed: CUDA error 700") == 1, log)
