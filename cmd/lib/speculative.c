@@ -92,7 +92,9 @@ static status finish_pinned(const speculative_opts *o, engine_options *g, schedu
     s->draft_always = o->always;
     s->draft_pinned = o->pinned;
     s->draft_verify_rate = o->verify_rate;
-    if (given && !s->draft_tokens) return err_set(e, ST_INPUT, "--speculative-%s: nothing proposes tokens", given);
+    if (given && !s->draft_tokens)
+        return err_set(e, ST_INPUT, "--speculative-%s: nothing proposes tokens (--speculative-algorithm says who does)",
+                       given);
     if (o->pinned > 0 && o->verify_rate > 0)
         return err_set(e, ST_INPUT,
                        "--speculative-verify-rate with --speculative-pinned-accept: what is pinned is not what is "

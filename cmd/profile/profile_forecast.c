@@ -13,7 +13,7 @@
 static const f64 HOP_S = 20e-6; /* of a message between hosts, beside its bytes */
 static const f64 HTTP_RATE =
     7e9; /* bytes a second, measured on loopback: bench/results/h200/serving/2026-11-28-roles.txt */
-enum { LINKS_MOST = 1 << 20 /* bytes of a table */, PROMPTS = 3, EMPTY_CALLS = 200, BATCHES = 5, WARM_DECODES = 9 };
+enum { LINKS_MOST = 1 << 20 /* bytes of a table */, PROMPTS = 3, EMPTY_CALLS = 200, BATCHES = 5 };
 
 typedef struct {
     const forecast_options *o;

@@ -17,6 +17,8 @@ status step_timer_stretch(step_timer *m, i64 context, err *e);
 /* One step that feeds n tokens at position pos0 of a sequence, n at most the engine's chunk. *seconds: from its
  * tables to its logits on the host. */
 status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seconds, err *e);
+/* So many steps of a shape are run before one is timed: it is recorded by then. */
+enum { WARM_DECODES = 9 };
 /* One step of so many tokens for each of the first `sequences`, from position `pos` on: with more than one a step that
  * checks drafts. */
 status step_timer_decode(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e);

@@ -373,7 +373,7 @@ int bench_serving(int argc, char **argv) {
         {"disable-overlap-schedule", 0, OPT_FLAG, &s.no_overlap, NULL,
          "in-process on a GPU: a step is not queued before the one before it has ended", 0, 0},
         {"decode-stall", 0, OPT_REAL, &s.stall_s, "S",
-         "in-process: a server's flag of that name: how long a step with prompts may take beside answers", 0, 1e6},
+         "in-process: a server's flag of that name: how long a step with prompts may take beside answers", 0, 1000},
         {"skip-server-warmup", 0, OPT_FLAG, &s.skip_warm_up, NULL,
          "in-process on a GPU: no steps before the first request, as with a server's flag of that name", 0, 0},
         {"profile", 0, OPT_FLAG, &s.m.engine.profile, NULL, "in-process on a GPU: prints the time of each kernel", 0,
