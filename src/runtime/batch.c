@@ -53,7 +53,7 @@ static i64 spare_rows(const scheduler *s, i64 answers, i64 most) {
 static i64 plan_decoding(scheduler *s, i64 *replay, i64 *waiting) {
     i64 answers = 0, all = 0;
     for (i64 i = 0; i < s->n_running; i++) all += is_decoding(s->running[i]);
-    const i64 most = *waiting = s->n_flight || !s->alone ? ceil_div(all, s->depth) : all;
+    const i64 most = *waiting = s->n_flight || !s->alone ? ceil_div(all, s->shares) : all;
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         answers += t->n_step = answers < most && is_ready(t) && is_decoding(t);
@@ -82,7 +82,7 @@ static void plan(scheduler *s, task **rest, i64 *waiting) {
     b.replay -= drafts, b.logits -= drafts;
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
-        if (t->n_step || !is_ready(t) || (s->depth > 1 && is_decoding(t))) continue;
+        if (t->n_step || !is_ready(t) || (s->shares > 1 && is_decoding(t))) continue;
         if (!first) {
             first = t;
             continue;
@@ -274,7 +274,7 @@ static void span_result(scheduler *s, batch *b, i64 i) {
     if (!t) return;
     const bool prompt = t->n_kv < t->r.n_prompt;
     const i64 n = p->n - b->drafts[i];
-    if (s->depth > 1) t->n_flight -= n;
+    if (b->flies) t->n_flight -= n;
     for (i64 k = 0; k < n; k++) {
         i32 mark = b->bad[p->first + k];
         if (!mark) continue;
@@ -309,8 +309,8 @@ static void batch_count(scheduler *s, const batch *b, f64 seconds) {
             prompt += b->spans[i].n, good += b->tasks[i] ? b->spans[i].n : 0; /* who left had a bad row */
     }
     /* a reader's next token comes when each batch under way has had its turn */
-    prefill_budget_note(&s->budget, prompt, s->depth > 1 ? max_i64(answers, b->n_waiting) : answers,
-                        seconds * (f64)s->depth);
+    prefill_budget_note(&s->budget, prompt, b->flies ? max_i64(answers, b->n_waiting) : answers,
+                        b->flies ? seconds * (f64)s->depth : seconds);
     pthread_mutex_lock(&s->lock);
     s->stats.prefilled_tokens += good;
     s->stats.steps++;
@@ -484,7 +484,8 @@ status batch_queue_draws(scheduler *s, batch *b, err *e) {
 }
 
 void run_batch(scheduler *s) {
-    if (s->depth > 1) return run_pipeline(s);
+    if (pipeline_flies(s)) return run_pipeline(s);
+    s->shares = 1;
     err e = {0};
     status st = ST_OK;
     batch *b = take_ahead(s);
@@ -496,7 +497,7 @@ void run_batch(scheduler *s) {
         reserve_pages(s);
         batch_build(s, b);
         plan_draws(s, b);
-        b->queued_ahead = false;
+        b->queued_ahead = b->flies = false;
         if (b->n_rows) st = batch_queue(s, b, &e);
         if (st == ST_OK && drafts_collect_late(s)) st = drafts_collect(s, &e), drafts_arrive(b);
         if (st == ST_OK && !b->n_rows) return;
@@ -506,7 +507,7 @@ void run_batch(scheduler *s) {
     batch *next = &s->batches[b == s->batches];
     if (st == ST_OK && build_ahead(s, b, next)) {
         st = batch_queue(s, next, &e);
-        next->queued_ahead = true;
+        next->queued_ahead = true, next->flies = false;
         s->ahead = next;
     }
     const model_batch m = model_batch_of(s, b);

@@ -15,7 +15,7 @@ status drafts_open(scheduler *s, err *e) {
     d->candidates = calloc((size_t)(l->sequences * draft_candidates(l->steps, l->topk)) + 1, sizeof *d->candidates);
     d->kept = calloc((size_t)s->g->lim.copies + 1, sizeof *d->kept);
     d->following = calloc((size_t)s->g->lim.rows, sizeof *d->following);
-    d->next = -1;
+    d->next = -1, d->rests = true;
     draft_policy_open(&d->policy, min_i64(s->o.draft_tokens, engine_draft_steps(s->g)), s->o.draft_always);
     if (d->spans && d->tasks && d->of && d->ids && d->came_true && d->following && d->candidates && d->kept)
         return ST_OK;
@@ -68,27 +68,38 @@ static void add_draft_span(scheduler *s, const batch *b, i64 i, i64 steps) {
                                                 .branches = branches};
 }
 
-/* The rows of span i of b. What follows its last row is drawn by then, unless it is known already: a token that was
- * forced, that is decoded again (after a preemption, or to compare), whose row may draw another. */
+/* The number among b's outs, which are in the order of rows, of that of a row; -1: it has none. */
+static i64 out_of_row(const batch *b, i64 row) {
+    i64 o = min_i64(row, b->n_outs - 1);
+    while (o >= 0 && b->out_index[o] > row) o--;
+    return o >= 0 && b->out_index[o] == row ? o : -1;
+}
+
+/* The rows of span i of b. What follows its last row is drawn by then, unless it is known already (more of a prompt, a
+ * token that was forced, that is decoded again, whose row may draw another), or nobody wants it. */
 static void add_kept_span(scheduler *s, const batch *b, i64 i, draft_batch *pass) {
     const task *t = b->tasks[i];
     const model_span *p = &b->spans[i];
     i32 *following = s->drafts.following + p->first;
+    i64 n = 0;
     if (!t) return;
-    for (i64 k = 0; k < p->n; k++) {
-        const i64 behind = p->pos0 + k + 1;
-        following[k] = behind < t->n ? t->tokens[behind] : (i32) ~(p->first + k);
+    for (; n < p->n; n++) {
+        const i64 behind = p->pos0 + n + 1, out = behind < t->n ? 0 : out_of_row(b, p->first + n);
+        if (out < 0) break;
+        following[n] = behind < t->n ? t->tokens[behind] : (i32)~out;
     }
-    s->drafts.spans[pass->n_spans++] =
-        (draft_span){.first = p->first, .n = p->n, .pos0 = p->pos0, .following = following, .pages = t->pages};
+    if (n)
+        s->drafts.spans[pass->n_spans++] =
+            (draft_span){.first = p->first, .n = n, .pos0 = p->pos0, .following = following, .pages = t->pages};
 }
 
 status drafts_keep(scheduler *s, batch *b, err *e) {
     draft_batch pass = {.spans = s->drafts.spans, .steps = 1};
     b->kept = false;
-    if (!drafts_by_model(s) || !s->overlap || s->g->profile || !b->on_device || b->n_outs != b->n_rows) return ST_OK;
+    if (!drafts_by_model(s) || !(s->overlap || b->flies) || s->g->profile || !b->on_device) return ST_OK;
+    if (!b->flies && b->n_outs != b->n_rows) return ST_OK; /* the prompts' first tokens are to be followed by guesses */
     for (i64 i = 0; i < b->n_spans; i++)
-        if (!b->spans[i].absorbed || b->drafts[i]) return ST_OK;
+        if (!(b->spans[i].absorbed || b->flies) || b->drafts[i]) return ST_OK;
     for (i64 i = 0; i < b->n_outs; i++)
         if (b->keep[i]) return ST_OK;
     if (drafts_next(s)) return ST_OK;
@@ -115,7 +126,7 @@ status drafts_queue(scheduler *s, const batch *b, err *e) {
     draft_pass *d = &s->drafts;
     if (!drafts_by_model(s) || b->kept) return ST_OK;
     const i64 steps = drafts_next(s);
-    d->next = -1;
+    d->next = -1, d->rests = steps == 0;
     d->n_guessing = 0;
     d->batch = (draft_batch){.spans = d->spans, .steps = max_i64(steps, 1), .ids = d->ids};
     if (s->g->draft_lim.topk > 1) d->batch.ids = NULL, d->batch.tree = d->candidates;

@@ -182,8 +182,16 @@ static draft_round round_of(const scheduler *s, const batch *b, i64 i) {
     return r;
 }
 
+/* Answers of all batches that are under way beside each other. */
+static i64 all_answers(const scheduler *s) {
+    i64 n = 0;
+    for (i64 i = 0; i < s->n_running; i++) n += !in_prompt(s->running[i]);
+    return n;
+}
+
 /* What a step took from the results of the one before: of two steps that have no more rows of prompts than answers with
- * all drafts would have (where every step has some, nothing would be learnt else). */
+ * all drafts would have (where every step has some, nothing would be learnt else). A batch of a pipeline has a share of
+ * the answers, and comes as much oftener. */
 static void note_step(scheduler *s, const batch *b) {
     const f64 now = now_s(), before = s->drafts.results_s;
     i64 most = 0, all = 0, answers = 0, prompts = 0;
@@ -196,7 +204,8 @@ static void note_step(scheduler *s, const batch *b) {
     const bool counts = answers && prompts <= answers * (1 + s->drafts.policy.most);
     s->drafts.results_s = counts ? now : 0;
     if (!counts || before <= 0 || most > s->drafts.policy.most) return;
-    draft_policy_step(&s->drafts.policy, answers, most, all, now - before);
+    const i64 every = b->flies ? max_i64(all_answers(s), answers) : answers;
+    draft_policy_step(&s->drafts.policy, every, most, all, (now - before) * (f64)every / (f64)answers);
 }
 
 /* ---- Results ---- */

@@ -5,11 +5,19 @@
 #include "runtime/scheduler_internal.h"
 
 i64 pipeline_depth(const scheduler *s) {
-    /* the host draws from the logits of one batch alone; what is proposed hangs on the results of the one before; parts
-     * of a deterministic batch leave theirs where the next one's will be */
-    if (!draws_on_device(s) || s->o.disable_overlap || s->o.draft_tokens || s->g->profile || s->g->lim.deterministic)
-        return 1;
+    /* the host draws from the logits of one batch alone; what is proposed by repetition, or is checked, hangs on the
+     * results of the one before; parts of a deterministic batch leave theirs where the next one's will be */
+    const bool proposes = s->o.draft_tokens && (!drafts_by_model(s) || s->o.draft_verify_rate > 0);
+    if (!draws_on_device(s) || s->o.disable_overlap || proposes || s->g->profile || s->g->lim.deterministic) return 1;
     return min_i64(engine_stages(s->g), MODEL_REPLIES);
+}
+
+/* While a draft model rests, its rows of each batch are queued behind that. */
+static bool may_queue(scheduler *s) { return !drafts_by_model(s) || drafts_next(s) == 0; }
+
+bool pipeline_flies(scheduler *s) {
+    if (s->depth == 1) return false;
+    return s->n_flight || !drafts_by_model(s) || (s->drafts.rests && drafts_next(s) == 0);
 }
 
 static batch *unused_batch(scheduler *s) {
@@ -53,8 +61,10 @@ static status queue_another(scheduler *s, bool *queued, err *e) {
     if (!b->n_rows) return ST_OK;
     plan_draws(s, b);
     b->queued_ahead = s->n_flight > 0;
+    b->flies = true;
     st = batch_queue(s, b, e);
     if (st == ST_OK) st = batch_queue_draws(s, b, e);
+    if (st == ST_OK) st = drafts_keep(s, b, e);
     for (i64 i = 0; i < b->n_spans; i++)
         if (b->tasks[i]) b->tasks[i]->n_flight += b->spans[i].n; /* a task without tokens that may follow has left */
     s->flight[s->n_flight++] = b;
@@ -69,7 +79,7 @@ static status collect_oldest(scheduler *s, batch *b, err *e) {
     if (st != ST_OK) return st;
     flight_ends(s);
     batch_take_results(s, b);
-    return ST_OK;
+    return drafts_queue(s, b, e); /* where the host has drawn: nothing is queued behind such a batch */
 }
 
 void run_pipeline(scheduler *s) {
@@ -77,7 +87,8 @@ void run_pipeline(scheduler *s) {
     bool queued = false;
     status st = ST_OK;
     batch *b = oldest_batch(s);
-    if (s->n_flight < s->depth && !(s->n_flight && s->alone)) st = queue_another(s, &queued, &e);
+    s->shares = s->depth;
+    if (s->n_flight < s->depth && !(s->n_flight && s->alone) && may_queue(s)) st = queue_another(s, &queued, &e);
     if (st == ST_OK && !queued && (b = oldest_batch(s))) st = collect_oldest(s, b, &e);
     if (st == ST_OK) return;
     s->n_flight = 0;

@@ -422,7 +422,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
                                                  : 0);
     /* the first stage of several does not know what the last one has drawn until the host tells */
     s->overlap = (engine_backend(g)->gpu || o->overlap_anywhere) && !o->disable_overlap && engine_stages(g) == 1;
-    s->depth = pipeline_depth(s);
+    s->depth = pipeline_depth(s), s->shares = 1;
     s->limit = min_i64(g->context, g->lim.pool_pages / engine_sequence_ranks(g) * KV_PAGE);
     init_locks(s);
     fill_constants(s);

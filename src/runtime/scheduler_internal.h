@@ -163,6 +163,7 @@ typedef struct {
     i32 *top_ids;      /* [logit_rows, SCHED_TOP_MAX] */
     i64 top_most;      /* -1: nobody wants any */
     bool kept;         /* the draft model's rows of it are queued already */
+    bool flies;        /* in a pipeline: others may be under way beside it */
     bool queued_ahead; /* before the results of the one before were there */
     i64 n_waiting;     /* answers whose readers wait while it runs, also those of others under way, of each so many */
     f64 began_s;       /* when it was queued, or the one before it ended */
@@ -179,6 +180,7 @@ typedef struct {
     i64 n_kept, n_trees;         /* n_trees: answers with branches in the step being built */
     draft_batch batch;           /* n_spans 0: no pass is under way */
     i64 n_guessing;
+    bool rests;     /* there are no guesses for the next step, nor are there to be any */
     i32 *following; /* [rows]: of a pass that is queued before the results of its step */
     draft_policy policy;
     i64 next;                     /* drafts of an answer in the step to come, at most; -1: not chosen yet */
@@ -216,8 +218,9 @@ struct scheduler {
     batch batches[MODEL_REPLIES]; /* [n_batches]: the step under way, and the next one; of a pipeline, as many as it
                                      has stages */
     i64 n_batches;
-    batch *ahead;                 /* queued behind the step that was under way; NULL: none */
-    i64 depth;                    /* batches of different answers that are under way at a time (pipeline.c); 1: one */
+    batch *ahead; /* queued behind the step that was under way; NULL: none */
+    i64 depth;    /* batches of different answers that may be under way at a time (pipeline.c); 1: one */
+    i64 shares;   /* among so many batches the running answers are divided now; 1 or depth */
     batch *flight[MODEL_REPLIES]; /* [n_flight]: those, the oldest first */
     i64 n_flight;
     bool alone;   /* the host draws some rows of the last one: nothing is queued behind it */
@@ -327,7 +330,7 @@ status drafts_copy_kept(scheduler *s, err *e);
 status drafts_open(scheduler *s, err *e); /* memory, which drafts_close() frees */
 void drafts_close(scheduler *s);
 /* Behind a step that was queued and is drawn by the device: if no drafts will follow it, the draft model's rows of it
- * are queued too, before its results are known, so that the step behind it can be. */
+ * are queued too, before its results are known, so that the step behind it, or another batch, can be. */
 status drafts_keep(scheduler *s, batch *b, err *e);
 /* Behind a step with its results, unless its rows are kept: the draft model reads its features and guesses on.
  * Where guesses are chains and ids can refer to them, tasks have them at once, as such ids (below 0), and the next step
@@ -386,7 +389,10 @@ void break_down(scheduler *s, const err *why);
 
 /* pipeline.c */
 i64 pipeline_depth(const scheduler *s);
-/* run_batch() where s->depth is more than 1: queues another batch, or takes the results of the oldest. */
+/* Are batches to be under way beside each other now? Not where drafts are proposed, which hang on the results of the
+ * batch before; steps without any are, and with a draft model that rests. */
+bool pipeline_flies(scheduler *s);
+/* Then run_batch() is this: queues another batch, or takes the results of the oldest. */
 void run_pipeline(scheduler *s);
 /* b's next row: a draft behind the row of out `parent`. */
 void add_draft_out(batch *b, task *t, i64 position, i32 id, i64 parent);

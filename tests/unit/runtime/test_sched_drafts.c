@@ -18,6 +18,7 @@ typedef struct {
     i64 ranks;
     bool brief; /* slow: one scene */
     i64 topk;   /* above 1: trees */
+    i64 pp;     /* 0: one stage */
 } draft_setup;
 enum { JOBS = 8 };
 
@@ -30,6 +31,7 @@ static engine *open_with_draft(const draft_setup *d, i64 running, i64 kv_tokens,
                         .context = MAX_TOKENS,
                         .chunk = 64,
                         .tp = d->ranks,
+                        .pp = d->pp,
                         .draft_dir = steps ? d->draft : NULL,
                         .draft_steps = d->topk > 1 ? min_i64(steps, 5) : steps,
                         .draft_topk = d->topk,
@@ -147,15 +149,17 @@ static i64 draft_scene(const char *what, const draft_setup *d, scheduler_options
 static void answers_stay_the_same(void **state) {
     (void)state;
     static const char *const random = "build/golden/k2-thinking-int4", *const nano = "models/nano";
-    static const draft_setup setups[] = {{random, NULL, "cpu", 1, false, 1},
-                                         {random, NULL, "ref", 1, false, 1},
-                                         {nano, "models/nano-eagle3-mla", "cpu", 1, false, 1},
-                                         {nano, "models/nano-eagle3", "cpu", 1, true, 1},
-                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true, 1},
-                                         {nano, "models/nano-eagle3", "cpu", 1, true, 2},
-                                         {nano, "models/nano-eagle3-mla", "cpu", 1, true, 4},
-                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true, 3},
-                                         {nano, "models/nano-eagle3-mla", "ref", 1, true, 3}};
+    static const draft_setup setups[] = {{random, NULL, "cpu", 1, false, 1, 0},
+                                         {random, NULL, "ref", 1, false, 1, 0},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 1, false, 1, 0},
+                                         {nano, "models/nano-eagle3", "cpu", 1, true, 1, 0},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true, 1, 0},
+                                         {nano, "models/nano-eagle3", "cpu", 1, true, 2, 0},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 1, true, 4, 0},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true, 3, 0},
+                                         {nano, "models/nano-eagle3-mla", "ref", 1, true, 3, 0},
+                                         {nano, "models/nano-eagle3", "cpu", 1, true, 1, 3},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true, 3, 2}};
     for (size_t d = 0; d < COUNT_OF(setups); d++) {
         const draft_setup *u = &setups[d];
         const bool brief = u->brief || SANITIZED;
@@ -183,8 +187,9 @@ static void answers_stay_the_same(void **state) {
             came_true += draft_scene("by the device", u, ahead, 2, 0, want);
         }
         if (came_true < (SANITIZED ? 20 : 100)) fail_msg("%s: %lld drafts came true", u->device, (long long)came_true);
-        print_message("%s, %lld ranks, %s, %lld at a step: %lld drafts came true\n", u->device, (long long)u->ranks,
-                      u->draft ? u->draft : "by repetition", (long long)u->topk, (long long)came_true);
+        print_message("%s, %lld ranks, %lld stages, %s, %lld at a step: %lld drafts came true\n", u->device,
+                      (long long)u->ranks, (long long)max_i64(u->pp, 1), u->draft ? u->draft : "by repetition",
+                      (long long)u->topk, (long long)came_true);
         for (int i = 0; i < JOBS; i++) free(want[i]);
     }
 }
@@ -276,8 +281,8 @@ static void must_be_golden(const json_t *golden, const draft_setup *d) {
 /* As many rounds, and so as many drafts that come true, as PyTorch's loop has. */
 static void rounds_are_those_of_pytorch(void **state) {
     (void)state;
-    static const draft_setup llama = {"models/nano", "models/nano-eagle3", "ref", 1, true, 1},
-                             mla = {"models/nano", "models/nano-eagle3-mla", "ref", 1, true, 1};
+    static const draft_setup llama = {"models/nano", "models/nano-eagle3", "ref", 1, true, 1, 0},
+                             mla = {"models/nano", "models/nano-eagle3-mla", "ref", 1, true, 1, 0};
     buf text = {0};
     err e = {0};
     assert_int_equal(file_read("tests/data/nano-eagle3/golden.jsonl", 1 << 24, &text, &e), ST_OK);
@@ -356,10 +361,9 @@ static status some_mask(void *ud, i32 state, u64 *mask, bool *may_end, err *e) {
     return mask[id / 64] |= (u64)1 << id % 64, *may_end = false, ST_OK;
 }
 
-/* The draft's KV rows of the one running answer, to `out`; returns of how many tokens. */
-static i64 draft_rows_of(const scheduler *s, const draft *t, u8 *out) {
+/* The draft's KV rows of an answer, to `out`; returns of how many tokens. */
+static i64 draft_rows_of(const task *a, const draft *t, u8 *out) {
     const u64 row = draft_kv_bytes(t->d, 1, t->lim.kv_type) / KV_PAGE;
-    const task *a = s->running[0];
     const i64 n = min_i64(a->n_kv, a->n - 1);
     for (i64 i = 0; i < n; i++)
         memcpy(out + (u64)i * row, (const u8 *)t->kv + (u64)(a->pages[i / KV_PAGE] * KV_PAGE + i % KV_PAGE) * row, row);
@@ -371,7 +375,7 @@ static i64 draft_rows_of(const scheduler *s, const draft *t, u8 *out) {
 static void kept_rows_read_what_follows(void **state) {
     (void)state;
     enum { ROW_MOST = 4096, LEFT_OUT = 12 /* tokens that one way may be behind the other */ };
-    const draft_setup d = {"models/nano", "models/nano-eagle3", "cpu", 1, true, 1};
+    const draft_setup d = {"models/nano", "models/nano-eagle3", "cpu", 1, true, 1, 0};
     u8 *rows[2];
     i64 n[2] = {0}, width = 0;
     for (int ahead = 0; ahead < 2; ahead++) {
@@ -390,7 +394,7 @@ static void kept_rows_read_what_follows(void **state) {
         j->r.filter = &f, j->r.logprobs = false;
         must_submit(s, j);
         do {
-            if (s->n_running) n[ahead] = draft_rows_of(s, t, rows[ahead]);
+            if (s->n_running) n[ahead] = draft_rows_of(s->running[0], t, rows[ahead]);
             s->drafts.next = 0;
         } while (scheduler_step(s));
         assert_true(j->ended && j->n_out == 200 && stats_of(s).forced_tokens > 60);
@@ -405,6 +409,65 @@ static void kept_rows_read_what_follows(void **state) {
         if (memcmp(rows[0] + i * width, rows[1] + i * width, (size_t)width))
             fail_msg("the draft's row of token %lld read another token behind it", (long long)i);
     free(rows[0]), free(rows[1]);
+}
+
+enum { STAGED_ROW = 4096, STAGED = 4 };
+typedef struct {
+    u8 *rows[STAGED]; /* [MAX_TOKENS, width] of each answer */
+    i64 n[STAGED], width, ahead;
+} draft_rows;
+
+/* Answers of 100 tokens behind prompts of one to three chunks, without drafts; the host draws the first ones of one. */
+static void keep_rows_in_stages(i64 pp, draft_rows *out) {
+    const draft_setup d = {"models/nano", "models/nano-eagle3", "cpu", 1, true, 1, pp};
+    engine *g = open_with_draft(&d, STAGED, 0, 3);
+    const draft *t = g->ranks.of[g->ranks.n - 1].draft;
+    job *jobs[STAGED];
+    scheduler *s =
+        open_scheduler(g, (scheduler_options){.manual = true, .draft_tokens = 3, .overlap_anywhere = pp > 1});
+    out->width = (i64)draft_kv_bytes(t->d, 1, t->lim.kv_type) / KV_PAGE;
+    assert_true(out->width <= STAGED_ROW);
+    for (int i = 0; i < STAGED; i++) {
+        out->rows[i] = calloc(MAX_TOKENS, STAGED_ROW);
+        jobs[i] = make_job(20 + (u64)i, 10 + 55 * i, 100);
+        if (i == 1) jobs[i]->r.min_new = 20, jobs[i]->r.n_stop = 1, jobs[i]->stops[0] = 77;
+        must_submit(s, jobs[i]);
+    }
+    do {
+        for (i64 i = 0; i < s->n_running; i++) {
+            const task *a = s->running[i];
+            i64 of = 0;
+            while (jobs[of]->id != a->id) of++;
+            out->n[of] = draft_rows_of(a, t, out->rows[of]);
+        }
+        s->drafts.next = 0;
+    } while (scheduler_step(s));
+    out->ahead = stats_of(s).ahead;
+    for (int i = 0; i < STAGED; i++) {
+        assert_true(jobs[i]->ended && jobs[i]->n_out >= 20);
+        free(jobs[i]);
+    }
+    scheduler_close(s);
+    engine_close(g);
+}
+
+/* Where batches are under way beside each other the draft's rows of each follow it: prompts' as well, and the same as
+ * where one batch follows the other. */
+static void rows_are_kept_of_batches_beside_each_other(void **state) {
+    (void)state;
+    enum { LEFT_OUT = 12 };
+    draft_rows one = {0}, three = {0};
+    keep_rows_in_stages(1, &one);
+    keep_rows_in_stages(3, &three);
+    assert_true(!one.ahead && three.ahead > 60);
+    for (int i = 0; i < STAGED; i++) {
+        const i64 n = min_i64(one.n[i], three.n[i]) - LEFT_OUT;
+        assert_true(n >= 10 + 55 * i + (i == 1 ? 5 : 80));
+        for (i64 k = 0; k < n; k++)
+            if (memcmp(one.rows[i] + k * one.width, three.rows[i] + k * one.width, (size_t)one.width))
+                fail_msg("answer %d: the draft's row of token %lld is another one in stages", i, (long long)k);
+        free(one.rows[i]), free(three.rows[i]);
+    }
 }
 
 /* The draft with a NaN among its weights. */
@@ -457,8 +520,8 @@ static void a_nan_of_the_draft_costs_no_answer(void **state) {
     assert_non_null(mkdtemp(dir));
     snprintf(draft, sizeof draft, "%s/draft", dir);
     write_sick_draft(draft);
-    const draft_setup chain = {"models/nano", draft, "cpu", 1, true, 1},
-                      tree = {"models/nano", draft, "cpu", 1, true, 2};
+    const draft_setup chain = {"models/nano", draft, "cpu", 1, true, 1, 0},
+                      tree = {"models/nano", draft, "cpu", 1, true, 2, 0};
     draft_setup ranks = chain; /* each draws the guesses of some sequences */
     ranks.ranks = 2;
     assert_int_equal(drops_sick_guesses(&chain), drops_sick_guesses(&ranks));
@@ -487,7 +550,7 @@ static void write_dull_draft(const char *dir) {
  * for how many numbers of drafts is known what a step takes. */
 static i64 drafts_beside_prompts(const char *draft, i64 n_prompt, i64 *known) {
     enum { STEPS = 200 };
-    const draft_setup d = {"models/nano", draft, "cpu", 1, true, 1};
+    const draft_setup d = {"models/nano", draft, "cpu", 1, true, 1, 0};
     engine *g = open_with_draft(&d, 2, 0, 3);
     scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .draft_tokens = 3});
     job *answer = make_job(1, 20, STEPS), *prompt = NULL;
@@ -535,6 +598,7 @@ int main(void) {
                                        cmocka_unit_test(rounds_are_those_of_pytorch),
                                        cmocka_unit_test(cached_prompts_have_the_drafts_rows),
                                        cmocka_unit_test(kept_rows_read_what_follows),
+                                       cmocka_unit_test(rows_are_kept_of_batches_beside_each_other),
                                        cmocka_unit_test(prompts_do_not_hide_bad_drafts),
                                        cmocka_unit_test(a_nan_of_the_draft_costs_no_answer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
