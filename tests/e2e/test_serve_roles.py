@@ -551,13 +551,17 @@ def test_flags_that_do_not_go_together():
     for url in ("http://me:secret@127.0.0.1:1", "http://me:secret@host:99999", "http://me:sec ret@host:1"):
         said = refused(*decoding, url)
         assert "a name or a password" in said and "secret" not in said and "sec ret" not in said
-    for own in ("http://127.0.0.1:45678", "http://localhost:45678/"):
-        assert "that is this server itself" in refused("--port", "45678", *decoding, own)
-    assert "that is this server itself" in refused("--host", "::", "--port", "45678", *decoding, "http://[::1]:45678")
-    for other in (["http://127.0.0.2:45678"], ["http://127.0.0.1:1/A", "--prefill-url", "http://127.0.0.1:1/a"]):
-        with socket.create_server(("127.0.0.1", 45678)):  # so it goes on to where it listens, and no further
-            said = refused("--port", "45678", *decoding, *other)
-            assert "45678" in said and "prefill-url" not in said
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as held:  # so what is not refused goes on to where it listens, no further
+        port = str(held.getsockname()[1])
+        for own in (f"http://127.0.0.1:{port}", f"http://localhost:{port}/"):
+            assert "that is this server itself" in refused("--port", port, *decoding, own)
+        said = refused("--host", "::", "--port", port, *decoding, f"http://[::1]:{port}")
+        assert "that is this server itself" in said
+        for other in ([f"http://127.0.0.2:{port}"], ["http://127.0.0.1:1/A", "--prefill-url", "http://127.0.0.1:1/a"]):
+            said = refused("--port", port, *decoding, *other)
+            assert port in said and "prefill-url" not in said
     twice = ["--prefill-url", "http://127.0.0.1:1/"]
     assert "http://127.0.0.1:1/: given twice" in refused(*decoding, "http://127.0.0.1:1", *twice)
     for flag in ("--prefill-min-tokens", "--prefill-timeout"):
