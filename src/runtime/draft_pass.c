@@ -105,7 +105,8 @@ status drafts_keep(scheduler *s, batch *b, err *e) {
     if (drafts_next(s)) return ST_OK;
     for (i64 i = 0; i < b->n_spans; i++) add_kept_span(s, b, i, &pass);
     b->kept = true;
-    s->drafts.next = -1;
+    s->drafts.n_chosen += drafts_answers(s, b);
+    if (!b->flies || s->drafts.n_chosen >= drafts_answers(s, NULL)) s->drafts.next = -1, s->drafts.n_chosen = 0;
     return pass.n_spans ? engine_queue_drafts(s->g, &pass, e) : ST_OK;
 }
 
@@ -126,7 +127,7 @@ status drafts_queue(scheduler *s, const batch *b, err *e) {
     draft_pass *d = &s->drafts;
     if (!drafts_by_model(s) || b->kept) return ST_OK;
     const i64 steps = drafts_next(s);
-    d->next = -1, d->rests = steps == 0;
+    d->next = -1, d->n_chosen = 0, d->rests = steps == 0;
     d->n_guessing = 0;
     d->batch = (draft_batch){.spans = d->spans, .steps = max_i64(steps, 1), .ids = d->ids};
     if (s->g->draft_lim.topk > 1) d->batch.ids = NULL, d->batch.tree = d->candidates;

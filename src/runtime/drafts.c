@@ -182,16 +182,30 @@ static draft_round round_of(const scheduler *s, const batch *b, i64 i) {
     return r;
 }
 
-/* Answers of all batches that are under way beside each other. */
-static i64 all_answers(const scheduler *s) {
+i64 drafts_answers(const scheduler *s, const batch *b) {
     i64 n = 0;
-    for (i64 i = 0; i < s->n_running; i++) n += !in_prompt(s->running[i]);
+    for (i64 i = 0; b && i < b->n_spans; i++) n += b->spans[i].absorbed && !b->branch[i];
+    for (i64 i = 0; !b && i < s->n_running; i++) n += !in_prompt(s->running[i]);
     return n;
 }
 
+/* Batches of a pipeline have a share of the answers each, and may come unevenly: noted are those together that have as
+ * many answers as there are, as one step. */
+static void note_flown(scheduler *s, i64 answers, f64 seconds) {
+    draft_pass *d = &s->drafts;
+    const i64 all = max_i64(drafts_answers(s, NULL), answers);
+    if (!d->flew)
+        d->n_flown = 0, d->flown_s = 0; /* the first one goes through all stages */
+    else
+        d->n_flown += answers, d->flown_s += seconds;
+    d->flew = true;
+    if (!d->n_flown || d->n_flown < all) return;
+    draft_policy_step(&d->policy, all, 0, 0, d->flown_s * (f64)all / (f64)d->n_flown);
+    d->n_flown = 0, d->flown_s = 0;
+}
+
 /* What a step took from the results of the one before: of two steps that have no more rows of prompts than answers with
- * all drafts would have (where every step has some, nothing would be learnt else). A batch of a pipeline has a share of
- * the answers, and comes as much oftener. */
+ * all drafts would have (where every step has some, nothing would be learnt else). */
 static void note_step(scheduler *s, const batch *b) {
     const f64 now = now_s(), before = s->drafts.results_s;
     i64 most = 0, all = 0, answers = 0, prompts = 0;
@@ -203,9 +217,12 @@ static void note_step(scheduler *s, const batch *b) {
     }
     const bool counts = answers && prompts <= answers * (1 + s->drafts.policy.most);
     s->drafts.results_s = counts ? now : 0;
+    if (!b->flies || !counts || before <= 0) s->drafts.flew = false;
     if (!counts || before <= 0 || most > s->drafts.policy.most) return;
-    const i64 every = b->flies ? max_i64(all_answers(s), answers) : answers;
-    draft_policy_step(&s->drafts.policy, every, most, all, (now - before) * (f64)every / (f64)answers);
+    if (b->flies)
+        note_flown(s, answers, now - before);
+    else
+        draft_policy_step(&s->drafts.policy, answers, most, all, now - before);
 }
 
 /* ---- Results ---- */

@@ -180,7 +180,12 @@ typedef struct {
     i64 n_kept, n_trees;         /* n_trees: answers with branches in the step being built */
     draft_batch batch;           /* n_spans 0: no pass is under way */
     i64 n_guessing;
-    bool rests;     /* there are no guesses for the next step, nor are there to be any */
+    bool rests; /* there are no guesses for the next step, nor are there to be any */
+    /* Of a pipeline's batches beside each other: answers in those since a number of drafts was chosen for all; answers
+     * and time of those since a step of all was noted, if the last one flew */
+    i64 n_chosen, n_flown;
+    f64 flown_s;
+    bool flew;
     i32 *following; /* [rows]: of a pass that is queued before the results of its step */
     draft_policy policy;
     i64 next;                     /* drafts of an answer in the step to come, at most; -1: not chosen yet */
@@ -316,8 +321,11 @@ void drafts_rest(task *t);
 void drafts_discard(batch *b, i64 i);
 /* What an OUT_CHECK row has drawn. */
 void drafts_check(scheduler *s, const out_row *o);
-/* How many drafts the answers of the next step get by the model: chosen once for each step. */
+/* How many drafts the answers of the next step get by the model: chosen once for each step, of a pipeline's batches
+ * once for as many of them as have all answers. */
 i64 drafts_next(scheduler *s);
+/* Answers of b's that go on; b NULL: all that are running. */
+i64 drafts_answers(const scheduler *s, const batch *b);
 
 /* The branches of t's tree, behind its span, the last one of b, whose drafts' outs end with the last one. */
 void drafts_add_branches(scheduler *s, batch *b, task *t);
