@@ -21,7 +21,7 @@ static bool find_draft(const char *model_dir, char *out, size_t cap) {
 
 /* What a draft cannot be with, so that one that nobody asked for is left out. */
 static bool rules_out(const engine_options *g) {
-    return g->step || g->n_overrides || g->pp > 1 || (g->load_format && !strcmp(g->load_format, "dummy"));
+    return g->step || g->n_overrides || (g->load_format && !strcmp(g->load_format, "dummy"));
 }
 
 static status check_chain(const speculative_opts *o, i64 steps, err *e) {

@@ -165,13 +165,21 @@ static i64 begin_trial(draft_policy *p, i64 at, i64 drafts) {
     return drafts;
 }
 
+/* What plain steps take is asked for early, and again, each time after twice as many steps, until a trial has told: in
+ * a pipeline, or beside prompts, one may end without. */
+static bool plain_is_due(const draft_policy *p, i64 at, i64 step) {
+    const i64 last = p->cost[at].tried_plain;
+    const bool known = p->cost[at].seconds[0] > 0;
+    return known && last ? step - last >= PLAIN_EVERY : step >= max_i64(PLAIN_FIRST, 2 * last);
+}
+
 /* As many drafts for all as the trial under way, or one that is due now, asks for; -1: none. */
 static i64 trial_of(draft_policy *p, const draft_mix *m, i64 most, i64 best, f64 plain_rate) {
     const i64 at = answers_at(m->all), step = ++p->cost[at].steps;
     i64 *plain = &p->cost[at].tried_plain, *drafts = &p->cost[at].tried_drafts, number = 0;
     if (p->cost[at].trial_left > 0) return p->cost[at].trial_left--, min_i64(p->cost[at].trial, most);
     *(best ? drafts : plain) = step;
-    if (best && (step == PLAIN_FIRST || step - *plain >= PLAIN_EVERY)) return *plain = step, begin_trial(p, at, 0);
+    if (best && plain_is_due(p, at, step)) return *plain = step, begin_trial(p, at, 0);
     if (best && step % EVEN_EVERY == 0) return best;
     if (best || step - *drafts < DRAFTS_EVERY) return -1;
     const draft_choice c = best_choice(m, 1, most, &number);

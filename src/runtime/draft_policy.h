@@ -4,8 +4,8 @@
  * Costs are known by the number of answers and of drafts each, and before that a draft is taken to make a step a tenth
  * longer; what comes true by class of request (its kind and the length of its context) and place in the run of drafts.
  * Answers of a class get the same number. What has not been tried for a while is tried again, three steps long: plain
- * steps every 192 steps, steps with drafts every 384 where plain ones are faster; every 64 steps a class that gets
- * fewer drafts than others gets as many. */
+ * steps every 192 steps (first after eight, 16, 32, .. until their cost is known), steps with drafts every 384 where
+ * plain ones are faster; every 64 steps a class that gets fewer drafts than others gets as many. */
 #ifndef RUNTIME_DRAFT_POLICY_H
 #define RUNTIME_DRAFT_POLICY_H
 #include "model/draft.h"
