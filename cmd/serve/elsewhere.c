@@ -6,7 +6,7 @@
 #define OWN_TOKENIZER "the tokenizer is that of the model's folder: leave it out"
 #define PICTURES      "pictures are read where the model has a vision tower"
 #define NO_ADAPTERS   "adapters are not supported: leave it out"
-#define ONE_POOL      "there is one KV pool, on the device: leave it out"
+#define HOST_CACHE    "write --hicache-size GB: the host's memory for KV pages that the prefix cache has no room for"
 
 const opt_elsewhere serve_elsewhere[] = {
     OPT_SAME("gpu-memory-utilization", "mem-fraction-static"),
@@ -65,9 +65,11 @@ const opt_elsewhere serve_elsewhere[] = {
     {"limit-mm-per-prompt", ELSEWHERE_REFUSED, true, NULL, "write --max-pictures N"},
     {"limit-mm-data-per-request", ELSEWHERE_REFUSED, true, NULL, "write --max-pictures N"},
     {"mm-*", ELSEWHERE_REFUSED, true, NULL, PICTURES ", on the model's own ranks: leave it out"},
-    {"enable-hierarchical-cache", ELSEWHERE_REFUSED, false, NULL, ONE_POOL},
+    {"hicache-write-policy", ELSEWHERE_NOTHING, true, "write_through", "pages are copied behind each answer"},
+    {"hicache-*", ELSEWHERE_REFUSED, true, NULL, "there is one tier behind the prefix cache: leave it out"},
+    {"kv-offloading-size", ELSEWHERE_REFUSED, true, NULL, HOST_CACHE},
     {"swap-space", ELSEWHERE_NOTHING, true, "0", "nothing is swapped"},
-    {"swap-space", ELSEWHERE_REFUSED, true, NULL, ONE_POOL},
+    {"swap-space", ELSEWHERE_REFUSED, true, NULL, HOST_CACHE},
     OPT_SAME("disaggregation-mode", "role"),
     {"disaggregation-*", ELSEWHERE_REFUSED, true, NULL,
      "KV pages go over HTTP: --role decode is told where prompts are computed, --prefill-url URL"},

@@ -12,7 +12,8 @@ typedef struct {
     const char *role, *calls, *reasoning, *policy, *space, *order;
     opt_list prefill, origins, hosts, remote_hosts, words;
     i64 max_body_mib, body_memory_mib, simulated_us;
-    bool no_space;
+    f64 host_cache_gb;
+    bool no_space, host_cache;
 } serve_opts;
 
 static int serve_parse(serve_opts *o, int argc, char **argv) {
@@ -76,6 +77,11 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
         {"disable-radix-cache", 0, OPT_FLAG, &s->sched.disable_radix_cache, NULL, "no prefix cache", 0, 0},
         {"cache-prompts-only", 0, OPT_FLAG, &s->sched.cache_prompts_only, NULL, "answers never enter the prefix cache",
          0, 0},
+        {"hicache-size", 0, OPT_REAL, &o->host_cache_gb, "GB",
+         "GB of the host's memory for KV pages that the prefix cache has no room for (default: none)", 0.001, 1e6},
+        {"hicache-ratio", 0, OPT_REAL, &s->sched.host_cache_ratio, "R",
+         "the same as a multiple of what the KV pool takes", 0.01, 1000},
+        {"enable-hierarchical-cache", 0, OPT_FLAG, &o->host_cache, NULL, "SGLang's word for --hicache-ratio 2", 0, 0},
         {"disable-overlap-schedule", 0, OPT_FLAG, &s->sched.disable_overlap, NULL,
          "on a GPU: a step is not queued before the one before it has ended", 0, 0},
         {"skip-server-warmup", 0, OPT_FLAG, &s->skip_warm_up, NULL,
@@ -153,6 +159,25 @@ static status serve_role(serve_opts *o, err *e) {
     return ST_OK;
 }
 
+static status serve_host_cache(serve_opts *o, err *e) {
+    scheduler_options *s = &o->s.sched;
+    const char *option = o->host_cache_gb > 0      ? "--hicache-size"
+                         : s->host_cache_ratio > 0 ? "--hicache-ratio"
+                         : o->host_cache           ? "--enable-hierarchical-cache"
+                                                   : NULL;
+    if (!option) return ST_OK;
+    if (o->host_cache_gb > 0 && s->host_cache_ratio > 0)
+        return err_set(e, ST_INPUT, "--hicache-size and --hicache-ratio say the same: leave one out");
+    if (s->disable_radix_cache)
+        return err_set(e, ST_INPUT, "%s needs the prefix cache: leave out --disable-radix-cache", option);
+    if (o->m.engine.nnodes > 1)
+        return err_set(e, ST_INPUT, "%s does not go with --nnodes: KV pages leave and enter one process's memory",
+                       option);
+    s->host_cache_bytes = (u64)(o->host_cache_gb * 1e9);
+    if (o->host_cache && !s->host_cache_bytes && s->host_cache_ratio <= 0) s->host_cache_ratio = 2;
+    return host_cache_fits(s->host_cache_bytes, e);
+}
+
 int cmd_serve(int argc, char **argv) {
     serve_opts o = {.s = {.host = "127.0.0.1",
                           .port = 30000,
@@ -177,6 +202,7 @@ int cmd_serve(int argc, char **argv) {
     if (rc >= 0) return rc;
     if (serve_folder(&o, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     if (serve_role(&o, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
+    if (serve_host_cache(&o, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     if (o.s.api_key && !*o.s.api_key) {
         err_set(&e, ST_INPUT, "--api-key: the key is empty");
         return cmd_fail("serve", &e), EXIT_USAGE;

@@ -42,22 +42,25 @@ i64 reuse_limit(const task *t) {
     return n;
 }
 
-/* Pages that the cache may provide. */
-static i64 match_limit(const scheduler *s, const task *t) {
+i64 reusable_pages(const scheduler *s, const task *t) {
     if (s->o.disable_radix_cache) return 0;
     return min_i64(reuse_limit(t), s->o.cache_prompts_only ? t->r.n_prompt : INT64_MAX) / KV_PAGE;
 }
 
+i64 cacheable_rows(const scheduler *s, const task *t) {
+    return s->o.disable_radix_cache ? 0 : s->o.cache_prompts_only ? min_i64(t->n_kv, t->r.n_prompt) : t->n_kv;
+}
+
 void cache_prefix(scheduler *s, task *t) {
-    i64 n = s->o.cache_prompts_only ? min_i64(t->n_kv, t->r.n_prompt) : t->n_kv;
     const radix_tokens tokens = task_radix(t);
-    if (!s->o.disable_radix_cache) radix_insert(&s->tree, t->r.cache_space, &tokens, t->pages, n / KV_PAGE);
+    radix_insert(&s->tree, t->r.cache_space, &tokens, t->pages, cacheable_rows(s, t) / KV_PAGE);
 }
 
 /* Pages of t's beginning that the cache is known to have, t waiting. */
 static i64 known_pages(scheduler *s, task *t) {
     const radix_tokens tokens = task_radix(t);
-    return radix_follow(&s->tree, t->r.cache_space, &tokens, match_limit(s, t), t->pages, &t->known, &s->match_lookups);
+    return radix_follow(&s->tree, t->r.cache_space, &tokens, reusable_pages(s, t), t->pages, &t->known,
+                        &s->match_lookups);
 }
 
 /* Whether r, which runs, begins as t does, one page further than the cache knows. */
@@ -76,7 +79,7 @@ static bool begins_alike(scheduler *s, const task *r, const task *t, i64 known) 
 
 /* Whether somebody is just computing more of t's beginning than the cache has. */
 static bool worth_waiting(scheduler *s, task *t) {
-    i64 limit = match_limit(s, t), known = limit ? known_pages(s, t) : 0;
+    i64 limit = reusable_pages(s, t), known = limit ? known_pages(s, t) : 0;
     for (i64 i = 0; known < limit && i < s->n_running; i++) {
         const task *r = s->running[i];
         if (r->n_kv < r->r.n_prompt && r->r.cache_space == t->r.cache_space && (known + 1) * KV_PAGE <= r->r.n_prompt &&
@@ -170,7 +173,8 @@ static bool take_pages_behind(scheduler *s, task *t, i64 known, i64 leave) {
 static bool take_pages(scheduler *s, task *t, i64 leave) {
     i64 all = INT64_MAX;
     const radix_tokens tokens = task_radix(t);
-    const i64 known = radix_follow(&s->tree, t->r.cache_space, &tokens, match_limit(s, t), t->pages, &t->known, &all);
+    const i64 known =
+        radix_follow(&s->tree, t->r.cache_space, &tokens, reusable_pages(s, t), t->pages, &t->known, &all);
     if (take_pages_behind(s, t, known, leave)) return true;
     if (!known || engine_sequence_ranks(s->g) < 2) return false;
     t->known = (radix_path){0};
@@ -293,7 +297,7 @@ void reserve_pages(scheduler *s) {
             i--; /* it may need more: a filter forces several tokens at once */
             continue;
         }
-        preempt(s, worst(s, task_share_of(s, t)));
+        if (!kv_wait_for_saved(s)) preempt(s, worst(s, task_share_of(s, t)));
         i = -1; /* places moved: look again from the first */
     }
 }
@@ -308,7 +312,7 @@ status check_pages(scheduler *s, err *e) {
                            (unsigned long long)t->id, (long long)t->n_kv, (long long)t->n, (long long)t->n_pages);
     }
     for (const kv_transfer *k = s->transfers; k; k = k->next)
-        for (i64 p = 0; p < k->kv.n; p++) s->held[k->kv.pages[p]]++;
+        for (i64 p = k->held_from; p < k->kv.n; p++) s->held[k->kv.pages[p]]++;
     i64 queued = 0, tokens = 0;
     const shared_prompt *last = NULL; /* the answers to one prompt stand together */
     for (const task *t = s->queue.head; t; t = t->next, queued++) {
@@ -319,6 +323,7 @@ status check_pages(scheduler *s, err *e) {
     }
     if (queued != s->queue.n || tokens != s->queue_tokens)
         return err_set(e, ST_LIMIT, "%lld requests wait, %lld counted", (long long)queued, (long long)s->queue.n);
+    if (s->host && host_cache_check(s->host, e) != ST_OK) return e->code;
     return radix_check(&s->tree, s->held, e);
 }
 

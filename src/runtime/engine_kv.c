@@ -9,9 +9,9 @@ static bool draft_is_divided(const engine *g) {
     return g->has_draft && g->draft_config.layout == DRAFT_LLAMA && g->layout.tp > 1;
 }
 
-status engine_kv_check(const engine *g, err *e) {
+status engine_kv_check(const engine *g, const char *option, err *e) {
     return g->hosts ? err_set(e, ST_UNSUPPORTED,
-                              "--role does not go with --nnodes: KV pages leave and enter one process's memory")
+                              "%s does not go with --nnodes: KV pages leave and enter one process's memory", option)
                     : ST_OK;
 }
 

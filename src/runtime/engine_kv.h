@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "runtime/engine.h"
 
-/* ST_OK, or why pages of this engine cannot be moved. */
-status engine_kv_check(const engine *g, err *e);
+/* ST_OK, or why pages of this engine cannot be moved, which this option asks for. */
+status engine_kv_check(const engine *g, const char *option, err *e);
 u64 engine_kv_page_bytes(const engine *g);
 /* What pages mean, as text of a line for each thing: the model, its checkpoint, the draft, the cache's type. o: what
  * the engine was opened with. */

@@ -1,4 +1,5 @@
-/* runtime/kv_transfer.c: prompts whose KV pages come from another process, or go to one.
+/* runtime/kv_transfer.c: prompts whose KV pages come from another process, or go to one; pages that come from the
+ * host's memory, or go there (host_cache.h).
  *
  * A transfer holds its pages itself, so that whatever becomes of the request, nobody else writes to them or gets them
  * while a thread that this one does not wait for reads or fills them. */
@@ -8,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For the pages from `from` on of t's first `rows` tokens, which t has. */
-static kv_transfer *transfer_open(scheduler *s, task *t, i64 from, i64 rows, bool in) {
+static bool by_host(const kv_transfer *k) { return k->copy; }
+
+/* For the pages from `from` on of t's first `rows` tokens, which t has. copy: by the host's memory, else NULL. */
+static kv_transfer *transfer_open(scheduler *s, task *t, i64 from, i64 rows, bool in, host_copy *copy) {
     const i64 n = ceil_div(rows, KV_PAGE);
     const size_t n_ids = (size_t)rows + 1;
     kv_transfer *k = calloc(1, sizeof *k + (n_ids + (size_t)n) * sizeof(i32));
@@ -17,6 +20,7 @@ static kv_transfer *transfer_open(scheduler *s, task *t, i64 from, i64 rows, boo
     i32 *ids = (i32 *)(k + 1), *pages = ids + n_ids;
     memcpy(ids, t->tokens, n_ids * sizeof *ids);
     memcpy(pages, t->pages, (size_t)n * sizeof *pages);
+    k->s = s;
     k->kv = (sched_kv){.user = t->r.user,
                        .ids = ids,
                        .rows = rows,
@@ -25,18 +29,21 @@ static kv_transfer *transfer_open(scheduler *s, task *t, i64 from, i64 rows, boo
                        .n = n,
                        .cache_space = t->r.cache_space,
                        .priority = t->r.priority};
-    k->t = t;
     k->in = in;
     k->wanted = true;
+    k->copy = copy;
     k->next = s->transfers;
     s->transfers = k;
-    t->kv = k;
-    *(in ? &s->n_arriving : &s->n_leaving) += 1;
-    radix_hold(&s->tree, pages, n);
+    k->held_from = copy && !in ? from : 0;
+    radix_hold(&s->tree, pages + k->held_from, n - k->held_from);
     pthread_mutex_lock(&s->lock);
-    *(in ? &s->stats.kv_in : &s->stats.kv_out) += 1;
+    if (!copy) *(in ? &s->stats.kv_in : &s->stats.kv_out) += 1;
     s->n_live++; /* the engine thread stays there for its end */
     pthread_mutex_unlock(&s->lock);
+    if (copy && !in) return k; /* t does not wait for it */
+    k->t = t;
+    t->kv = k;
+    *(in ? &s->n_arriving : &s->n_leaving) += 1;
     return k;
 }
 
@@ -75,22 +82,124 @@ static bool is_fetched(const scheduler *s, const task *t, i64 rows) {
            rows - t->n_kv >= (s->o.fetch_least ? s->o.fetch_least : KV_PAGE);
 }
 
-void kv_begin(scheduler *s, task *t) {
+/* What the host's memory does not have of t's prompt. */
+static void begin_rest(scheduler *s, task *t) {
     const i64 rows = min_i64(reuse_limit(t), t->r.n_prompt);
     err e = {0};
     if (!is_fetched(s, t, rows)) {
         tell_started(s, t);
         if (!t->r.kv_only) return;
-        if (transfer_open(s, t, t->r.kv_from, rows, false)) return hand_out(s, t);
+        if (transfer_open(s, t, t->r.kv_from, rows, false, NULL)) return hand_out(s, t);
         return end_without_memory(s, t);
     }
     if (engine_kv_settle(s->g, &e) != ST_OK) return break_down(s, &e);
-    const kv_transfer *k = transfer_open(s, t, t->n_kv / KV_PAGE, rows, true);
+    const kv_transfer *k = transfer_open(s, t, t->n_kv / KV_PAGE, rows, true, NULL);
     if (k)
         s->o.fetch(s->o.ud, &k->kv);
     else
         end_without_memory(s, t);
 }
+
+/* ---- The host's memory ---- */
+
+/* By a thread of the host cache's. A page that cannot be copied was not there: its tokens are computed. */
+static void copy_done(void *ud, const err *why) {
+    kv_transfer *k = ud;
+    if (why) log_warn("KV pages in the host's memory: %s", why->text);
+    scheduler_kv_done(k->s, &k->kv, why ? k->kv.from : k->kv.n, NULL);
+}
+
+/* Pages of t that are in the host's memory come from there, if it is worth it. */
+static bool begin_loading(scheduler *s, task *t, err *e) {
+    const radix_tokens tokens = task_radix(t);
+    host_copy *h = host_cache_load(s->host, t->r.cache_space, &tokens, t->n_kv / KV_PAGE, reusable_pages(s, t));
+    if (!h) return false;
+    const host_range at = host_copy_range(h);
+    kv_transfer *k = NULL;
+    if (engine_kv_settle(s->g, e) == ST_OK) k = transfer_open(s, t, at.from, at.n * KV_PAGE, true, h);
+    if (k)
+        host_copy_begin(h, k->kv.pages, copy_done, k);
+    else
+        host_copy_end(h);
+    return k;
+}
+
+void kv_begin(scheduler *s, task *t) {
+    err e = {0};
+    if (s->host && !t->r.probe && begin_loading(s, t, &e)) return;
+    if (e.code != ST_OK) return break_down(s, &e);
+    begin_rest(s, t);
+}
+
+/* A saving whose pages all have their rows: the draft's of the last step are written by a pass behind it, which has
+ * ended when the results of another step are there, or nothing runs any more. */
+static bool may_save(const scheduler *s, const kv_transfer *k, bool now) {
+    return !s->g->has_draft || s->stats.steps > k->step + s->depth || now;
+}
+
+/* Pages that wait to be saved cannot be evicted: of several answers a quarter of the pool at most, of one half of it.
+ * What is not saved is once it has been used again. */
+static i64 may_be_saved(const scheduler *s) {
+    const i64 pool = s->g->lim.pool_pages;
+    return s->n_saving ? pool / 4 - s->n_saving : pool / 2;
+}
+
+void kv_save(scheduler *s, task *t) {
+    const radix_tokens tokens = task_radix(t);
+    const i64 n = cacheable_rows(s, t) / KV_PAGE, most = may_be_saved(s);
+    if (!s->host || most < 1) return;
+    host_copy *h = host_cache_save(s->host, t->r.cache_space, &tokens, n, most);
+    if (!h) return;
+    const host_range at = host_copy_range(h);
+    kv_transfer *k = transfer_open(s, t, at.from, at.n * KV_PAGE, false, h);
+    if (!k) return host_copy_end(h);
+    k->step = s->stats.steps;
+    s->n_saving += at.n - at.from;
+}
+
+/* What ends the scheduler ends these, too. */
+static bool may_begin(scheduler *s) {
+    pthread_mutex_lock(&s->lock);
+    const bool yes = !s->closing && !s->broken;
+    pthread_mutex_unlock(&s->lock);
+    return yes;
+}
+
+void kv_begin_saving(scheduler *s, bool now) {
+    err e = {0};
+    bool settled = !s->g->has_draft || !now;
+    for (kv_transfer *k = s->n_saving ? s->transfers : NULL; k; k = k->next) {
+        if (!by_host(k) || k->in || k->begun || !may_save(s, k, now)) continue;
+        if (!settled && engine_kv_settle(s->g, &e) != ST_OK) break_down(s, &e);
+        settled = k->begun = true;
+        if (may_begin(s))
+            host_copy_begin(k->copy, k->kv.pages, copy_done, k);
+        else
+            scheduler_kv_done(s, &k->kv, k->kv.from, NULL);
+    }
+}
+
+bool kv_wait_for_saved(scheduler *s) {
+    if (!s->n_saving) return false;
+    kv_begin_saving(s, true);
+    pthread_mutex_lock(&s->lock);
+    while (!s->kv_news) pthread_cond_wait(&s->wake, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    kv_take_done(s);
+    return true;
+}
+
+/* What came from the host's memory for a task that waits for it: found in a cache, as other pages are. */
+static void loaded(scheduler *s, task *t, i64 rows) {
+    if (t->told || !rows) return;
+    const i64 prompt = min_i64(rows, t->r.n_prompt);
+    t->usage.cached_tokens += prompt;
+    pthread_mutex_lock(&s->lock);
+    s->stats.cached_tokens += prompt;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- Both ---- */
 
 void kv_hand_out(scheduler *s) {
     err e = {0};
@@ -113,18 +222,23 @@ void kv_leave(scheduler *s, task *t) {
     const bool under_way = !k->done;
     if (!k->in && !k->ready) k->done = s->kv_news = true;
     pthread_mutex_unlock(&s->lock);
-    if (k->in && under_way && s->o.drop) s->o.drop(s->o.ud, &k->kv);
+    if (k->in && under_way && s->o.drop && !by_host(k)) s->o.drop(s->o.ud, &k->kv);
 }
 
 /* What came for a task that waits for it. */
 static void arrive(scheduler *s, kv_transfer *k) {
     task *t = k->t;
     const i64 arrived = min_i64(max_i64(k->arrived, k->kv.from), k->kv.n);
+    const i64 rows = arrived > k->kv.from ? rows_of_pages(&k->kv, arrived) - k->kv.from * KV_PAGE : 0;
     kv_leave(s, t);
     t->n_kv = max_i64(t->n_kv, rows_of_pages(&k->kv, arrived));
     cache_prefix(s, t);
+    if (by_host(k)) {
+        loaded(s, t, rows);
+        return begin_rest(s, t);
+    }
     pthread_mutex_lock(&s->lock);
-    s->stats.kv_tokens_in += arrived > k->kv.from ? rows_of_pages(&k->kv, arrived) - k->kv.from * KV_PAGE : 0;
+    s->stats.kv_tokens_in += rows;
     s->stats.kv_failed += k->why.code != ST_OK;
     pthread_mutex_unlock(&s->lock);
     if (k->why.code == ST_OK) return tell_started(s, t);
@@ -149,15 +263,17 @@ static void transfer_close(scheduler *s, kv_transfer *k) {
     kv_transfer **at = &s->transfers;
     while (*at != k) at = &(*at)->next;
     *at = k->next;
+    if (by_host(k)) host_copy_end(k->copy);
+    if (by_host(k) && !k->in) s->n_saving -= k->kv.n - k->kv.from;
     if (k->t && k->in)
         arrive(s, k);
-    else if (k->in)
+    else if (k->in && !by_host(k))
         keep_arrived(s, k);
     else if (k->t) /* whoever takes its pages has gone */
         end_task(s, k->t, SCHED_ABORT, true);
-    radix_release(&s->tree, k->kv.pages, k->kv.n);
+    radix_release(&s->tree, k->kv.pages + k->held_from, k->kv.n - k->held_from);
     pthread_mutex_lock(&s->lock);
-    *(k->in ? &s->stats.kv_in : &s->stats.kv_out) -= 1;
+    if (!by_host(k)) *(k->in ? &s->stats.kv_in : &s->stats.kv_out) -= 1;
     s->n_live--;
     pthread_mutex_unlock(&s->lock);
     free(k);

@@ -1,5 +1,6 @@
 #include "runtime/scheduler.h"
 #include "base/log.h"
+#include "runtime/engine_kv.h"
 #include "runtime/scheduler_internal.h"
 #include <omp.h>
 #include <signal.h>
@@ -34,6 +35,7 @@ sched_event *push_event(scheduler *s, const task *t, sched_event_kind kind) {
 }
 
 void end_task(scheduler *s, task *t, sched_finish why, bool keep) {
+    if (t->running && keep) kv_save(s, t);
     if (t->running)
         leave_running(s, t, keep);
     else
@@ -161,6 +163,7 @@ static void publish(scheduler *s) {
     p->pages_cached = s->tree.n_idle;
     p->pages_used = p->pages - p->pages_free - p->pages_cached;
     p->evicted_pages = s->tree.n_evicted;
+    if (s->host) p->host = host_cache_counts(s->host);
     p->experts_moved = s->g->balance.moved;
     p->expert_rebalances = s->g->balance.rebalances;
     p->expert_busiest = s->g->balance.busiest;
@@ -173,6 +176,7 @@ static void publish(scheduler *s) {
 
 bool scheduler_step(scheduler *s) {
     kv_take_done(s);
+    kv_begin_saving(s, s->resting);
     take_inbox(s);
     check_deadlines(s);
     if (s->broken) fail_all(s);
@@ -195,15 +199,22 @@ bool scheduler_step(scheduler *s) {
 
 /* ---- The engine thread ---- */
 
+/* What is on its way to the host's memory is waited for, by who runs the engine thread: it is of requests that have
+ * ended. */
+static bool has_saved(const scheduler *s) { return !s->n_saving || !s->thread_runs || s->control != CONTROL_FLUSH; }
+
 static void answer_control(scheduler *s) {
     err e = {0};
     status st = ST_OK;
+    if (s->control != CONTROL_FLUSH && s->control != CONTROL_CHECK) return;
+    if (!has_saved(s)) return;
     if (s->control == CONTROL_CHECK) {
         st = check_pages(s, &e);
     } else if (s->n_live) {
         st = err_set(&e, ST_LIMIT, "%lld requests are running or waiting", (long long)s->n_live);
     } else {
         radix_flush(&s->tree);
+        if (s->host) host_cache_flush(s->host), s->stats.host = host_cache_counts(s->host);
         s->stats.pages_free = s->g->pages.n_free;
         s->stats.pages_cached = s->tree.n_idle;
     }
@@ -229,11 +240,11 @@ static void wait_for_others(scheduler *s) {
 static bool wait_for_work(scheduler *s) {
     pthread_mutex_lock(&s->lock);
     wait_for_others(s);
-    if (s->control == CONTROL_FLUSH || s->control == CONTROL_CHECK) answer_control(s);
+    answer_control(s);
     while (!s->n_live && !s->closing) {
         pthread_cond_broadcast(&s->idle);
         pthread_cond_wait(&s->wake, &s->lock);
-        if (s->control == CONTROL_FLUSH || s->control == CONTROL_CHECK) answer_control(s);
+        answer_control(s);
     }
     bool go_on = s->n_live > 0;
     pthread_mutex_unlock(&s->lock);
@@ -400,6 +411,22 @@ static status sched_check_options(const engine *g, const scheduler_options *o, e
     return ST_OK;
 }
 
+static status open_host_cache(scheduler *s, err *e) {
+    const f64 pool = (f64)s->g->lim.pool_pages * (f64)engine_kv_page_bytes(s->g);
+    const f64 bytes = s->o.host_cache_bytes ? (f64)s->o.host_cache_bytes : s->o.host_cache_ratio * pool;
+    if (bytes <= 0) return ST_OK;
+    if (s->o.disable_radix_cache)
+        return err_set(e, ST_INPUT,
+                       "a host cache (--hicache-size) is behind the prefix cache, and with "
+                       "--disable-radix-cache there is none");
+    const status st = host_cache_open(&s->host, s->g, (u64)bytes, e);
+    if (st != ST_OK) return st;
+    s->stats.host = host_cache_counts(s->host);
+    log_note("host cache: room for %lld tokens in %.1f GB of the host's memory",
+             (long long)(s->stats.host.places * KV_PAGE), bytes / 1e9);
+    return ST_OK;
+}
+
 /* A chunk of 4096 prompt tokens keeps an H200 nearly as busy as one of 8192 does; beside answers a step of this length
  * is nearly that long. What shorter and longer ones cost: docs/design/decisions.md. */
 static const f64 GPU_STALL_S = 0.12;
@@ -428,6 +455,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     fill_constants(s);
     st = sched_allocate(s, e);
     if (st == ST_OK) st = radix_open(&s->tree, &g->pages, e);
+    if (st == ST_OK) st = open_host_cache(s, e);
     if (st == ST_OK) st = open_samplers(s, e);
     if (st == ST_OK) st = masks_open(s, e);
     if (st == ST_OK) st = drafts_open(s, e);
@@ -450,7 +478,9 @@ void scheduler_close(scheduler *s) {
         pthread_join(s->thread, NULL);
     else if (s->n_live)
         scheduler_step(s);
+    host_cache_stop(s->host);
     kv_transfers_close(s);
+    host_cache_close(s->host);
     radix_close(&s->tree);
     media_rows_close(s);
     drafts_close(s);

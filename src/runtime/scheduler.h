@@ -21,6 +21,7 @@
 #ifndef RUNTIME_SCHEDULER_H
 #define RUNTIME_SCHEDULER_H
 #include "runtime/engine.h"
+#include "runtime/host_cache.h"
 #include "runtime/media.h"
 #include "runtime/token_filter.h"
 
@@ -71,8 +72,12 @@ typedef struct {
     bool no_preempt;      /* a higher priority waits for a place instead of taking one */
     bool disable_radix_cache;
     bool cache_prompts_only; /* pages that hold generated tokens never enter the prefix cache */
-    bool disable_overlap;    /* step n+1 is never queued before the results of step n are there */
-    bool overlap_anywhere;   /* for tests: also where a step runs while it is queued, and is drawn there */
+    /* The host's memory for KV pages that the prefix cache may have no room for (host_cache.h): bytes, or, where that
+     * is 0, so many times what the engine's KV pool takes; both 0: none */
+    u64 host_cache_bytes;
+    f64 host_cache_ratio;
+    bool disable_overlap;  /* step n+1 is never queued before the results of step n are there */
+    bool overlap_anywhere; /* for tests: also where a step runs while it is queued, and is drawn there */
     /* most tokens that are proposed to follow an answer, by the engine's draft model or, where it has none, by what
      * followed before (ngram.h), and run in one step with it; 0: none. No answer depends on it */
     i64 draft_tokens;
@@ -211,6 +216,7 @@ typedef struct {
     i64 preemptions, evicted_pages;
     i64 prompt_tokens;               /* prompt tokens of the requests that started */
     i64 cached_tokens;               /* of these, found in the prefix cache */
+    host_cache_stats host;           /* all 0: there is none */
     i64 kv_out, kv_in;               /* now: prompts whose KV pages are on their way out, and in */
     i64 kv_tokens_out, kv_tokens_in; /* tokens whose pages went; out: that were handed out */
     i64 kv_failed;                   /* prompts whose pages did not come */

@@ -6,7 +6,7 @@
  *   batch.c      engine thread: rows of a step, forward pass, what follows from its results
  *   pipeline.c   engine thread: several batches under way, one for each stage of a pipeline
  *   drafts.c     engine thread: what is proposed to follow the answers
- *   kv_transfer.c  engine thread: prompts whose KV pages go to another process, or come from one
+ *   kv_transfer.c  engine thread: KV pages that go to another process or to the host's memory, or come from there
  *   draws.c      engine thread: which tokens may come, how they are drawn
  *
  * A task is a request under way. Its tokens are the prompt followed by what was generated; KV rows exist for the first
@@ -18,6 +18,7 @@
 #include "runtime/draft_policy.h"
 #include "runtime/draft_tree.h"
 #include "runtime/engine_internal.h"
+#include "runtime/host_cache.h"
 #include "runtime/ngram.h"
 #include "runtime/prefill_budget.h"
 #include "runtime/radix.h"
@@ -103,9 +104,14 @@ typedef struct {
 /* kv_transfer.c: a prompt's pages, each held, until whoever moves them is done. */
 typedef struct kv_transfer {
     sched_kv kv; /* first */
-    task *t;     /* NULL: it has left, nobody waits any more */
-    bool in;     /* they come; else they go */
-    i64 ready;   /* out: pages that were handed out */
+    scheduler *s;
+    task *t;         /* NULL: it has left, or does not wait */
+    bool in;         /* they come; else they go */
+    i64 held_from;   /* kv.pages [held_from, n) are held */
+    i64 ready;       /* out: pages that were handed out */
+    host_copy *copy; /* from the host's memory, or to it; NULL: from another process, or to one */
+    bool begun;      /* to the host's memory: it is being copied */
+    i64 step;        /* the same: sched_stats.steps when its task left */
     struct kv_transfer *next;
     /* under scheduler.lock */
     bool done, wanted;
@@ -238,6 +244,8 @@ struct scheduler {
     media_rows media;
     kv_transfer *transfers;    /* the newest first */
     i64 n_arriving, n_leaving; /* of the running tasks, those that wait for pages; those whose pages go */
+    host_cache *host;          /* NULL: there is none */
+    i64 n_saving;              /* pages on their way there */
     bool resting;              /* in the last step there was nothing else */
     f32 *logits;               /* [logit_rows, vocab] */
     sampler **samplers;        /* [n_samplers]: one a thread */
@@ -295,6 +303,10 @@ void admit(scheduler *s);
 void reserve_pages(scheduler *s);
 /* Tokens of t's beginning that need not be run, wherever their KV rows are: at least one is, for its logits. */
 i64 reuse_limit(const task *t);
+/* Pages of its beginning that a cache may provide. */
+i64 reusable_pages(const scheduler *s, const task *t);
+/* Of its KV rows those that a cache may have. */
+i64 cacheable_rows(const scheduler *s, const task *t);
 /* Pages whose rows are all written go into the prefix cache. */
 void cache_prefix(scheduler *s, task *t);
 void leave_running(scheduler *s, task *t, bool keep);
@@ -365,6 +377,12 @@ void media_of_span(const task *t, model_span *span);
 static inline bool is_arriving(const task *t) { return t->kv && t->kv->in; }
 /* t has got its place and its pages: what is missing of its prompt is fetched, or what there is of it is handed out. */
 void kv_begin(scheduler *s, task *t);
+/* t leaves with good rows, before its pages are given up: they are to be copied to the host's memory, as far as that
+ * lacks them. It begins when no pass that is under way can write to them; now: for which it is waited. */
+void kv_save(scheduler *s, task *t);
+void kv_begin_saving(scheduler *s, bool now);
+/* Waits until a transfer has ended, so that pages are free again; false: none goes to the host's memory. */
+bool kv_wait_for_saved(scheduler *s);
 /* Behind a step and the draft's pass of it: tasks with kv_only hand out their pages, and end when they have all. */
 void kv_hand_out(scheduler *s);
 /* t leaves its place: its pages stay held while they move. */

@@ -148,7 +148,7 @@ static void on_drop(void *ud, const sched_kv *kv) { kv_fetcher_drop(((server *)u
 static status open_role(server *s, err *e) {
     buf layout = {0};
     if (s->o.role == ROLE_BOTH) return ST_OK;
-    status st = engine_kv_check(s->engine, e);
+    status st = engine_kv_check(s->engine, "--role", e);
     if (st == ST_OK) st = engine_kv_describe(s->engine, &s->o.engine, &layout, e);
     s->kv_layout = buf_take(&layout);
     if (st != ST_OK || s->o.role == ROLE_PREFILL) return st;

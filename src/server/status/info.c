@@ -149,6 +149,7 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     info_key_i64(b, "speculative_num_draft_tokens", o->sched.draft_tokens ? o->sched.draft_tokens + 1 : 0);
     if (o->sched.draft_pinned > 0) buf_fmt(b, "\"speculative_pinned_accept\":%g,", o->sched.draft_pinned);
     buf_fmt(b, "\"disable_radix_cache\":%s,", o->sched.disable_radix_cache ? "true" : "false");
+    info_key_i64(b, "host_cache_tokens", st.host.places * st.page_tokens);
     buf_fmt(b,
             "\"internal_states\":[{\"avg_spec_accept_length\":%s,\"last_gen_throughput\":%.3f,"
             "\"num_running_reqs\":%lld,\"num_queue_reqs\":%lld,\"pages_used\":%lld,\"pages_cached\":%lld,"
@@ -166,6 +167,7 @@ void route_metrics(server *s, http_request *q, http_reply *r) {
     r->status = 200;
     r->type = "text/plain; version=0.0.4; charset=utf-8";
     metrics_write(s->metrics, &st, &c, s->model.name, http_connections(s->http), &r->body);
+    if (st.host.places) metrics_write_host_cache(&st.host, st.page_tokens, s->model.name, &r->body);
     if (s->o.role != ROLE_BOTH) metrics_write_kv(&st, s->fetcher, s->model.name, &r->body);
 }
 

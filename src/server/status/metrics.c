@@ -351,6 +351,20 @@ static f64 peer_failures(const kv_peer_stats *p) { return (f64)p->failures; }
 static f64 peer_bytes(const kv_peer_stats *p) { return (f64)p->bytes; }
 static f64 peer_seconds(const kv_peer_stats *p) { return p->seconds; }
 
+void metrics_write_host_cache(const host_cache_stats *s, i64 page_tokens, const char *model, buf *out) {
+    const f64 each = (f64)page_tokens;
+    one(out, "moonlet:", "host_cache_tokens", "gauge", "Tokens for whose KV rows the host's memory has room", model,
+        (f64)s->places * each);
+    one(out, "moonlet:", "host_cache_tokens_held", "gauge", "Tokens whose KV rows are there", model,
+        (f64)s->held * each);
+    one(out, "moonlet:", "host_cache_tokens_saved_total", "counter", "Tokens whose KV rows were copied there", model,
+        (f64)s->saved * each);
+    one(out, "moonlet:", "host_cache_tokens_loaded_total", "counter",
+        "Tokens whose KV rows came from there instead of being computed", model, (f64)s->loaded * each);
+    one(out, "moonlet:", "host_cache_tokens_evicted_total", "counter", "Tokens whose KV rows made room for others",
+        model, (f64)s->evicted * each);
+}
+
 void metrics_write_kv(const sched_stats *s, kv_fetcher *f, const char *model, buf *out) {
     if (!f) {
         one(out, "moonlet:", "kv_prompts_sending", "gauge", "Prompts whose KV pages are on their way to other servers",

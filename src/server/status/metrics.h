@@ -25,6 +25,8 @@ void metrics_minute(metrics *m, f64 now, latencies *out);
 void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, const char *model, i64 connections,
                    buf *out);
 
+/* Of a server that has one. */
+void metrics_write_host_cache(const host_cache_stats *s, i64 page_tokens, const char *model, buf *out);
 /* KV pages that go to other servers, or come from them. fetcher NULL: none come. */
 void metrics_write_kv(const sched_stats *s, kv_fetcher *fetcher, const char *model, buf *out);
 

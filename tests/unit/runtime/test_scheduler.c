@@ -75,6 +75,8 @@ static void play(const char *dir, const char *device, const scene *c, const job 
         if (c->aborts && sent && !pick(0, 4)) scheduler_abort(s, jobs[pick(0, sent - 1)].id);
         busy = scheduler_step(s);
         must_check(s);
+        scheduler_stats(s, stats);
+        busy = busy || (c->o.host_cache_ratio > 0 && !stats->idle); /* what is on its way to the host, or from there */
     }
     for (i64 i = 0; i < n; i++) {
         assert_true(jobs[i].ended);
@@ -83,6 +85,7 @@ static void play(const char *dir, const char *device, const scene *c, const job 
     }
     scheduler_stats(s, stats);
     assert_true(stats->idle && stats->running == 0 && stats->queued == 0 && stats->pages_used == 0);
+    if (c->o.host_cache_ratio > 0) assert_true(stats->host.saved > 5);
     assert_int_equal(stats->pages_free + stats->pages_cached, stats->pages);
     assert_true(stats->ahead <= stats->steps && (c->o.overlap_anywhere || !stats->ahead));
     assert_int_equal(scheduler_flush(s, NULL), ST_OK);
@@ -127,6 +130,7 @@ static const scene scenes[] = {
      {.manual = true, .cache_prompts_only = true, .policy = SCHED_LPM},
      1},
     {"no preemption by priority", 3, 600, 31, true, {.manual = true, .no_preempt = true}, 1},
+    {"tiny pool before the host's memory", 8, 448, 64, true, {.manual = true, .host_cache_ratio = 8}, 1},
 };
 
 /* Sanitizers look for other faults than a second checkpoint of the same kind would show. */
@@ -149,6 +153,13 @@ static const scene ahead[] = {
     {"ahead, aborts", 6, 16 * MAX_TOKENS, 64, true, {.manual = true, .overlap_anywhere = true}, 1},
     {"ahead, tiny pool", 8, 448, 64, true, {.manual = true, .overlap_anywhere = true, .conservativeness = 0.01}, 1},
     {"ahead, no cache", 3, 600, 31, true, {.manual = true, .overlap_anywhere = true, .disable_radix_cache = true}, 1},
+    {"ahead, host's memory for few",
+     4,
+     512,
+     64,
+     true,
+     {.manual = true, .overlap_anywhere = true, .host_cache_ratio = 2},
+     1},
 };
 
 static void equal_alone_and_ahead(void **state) {
@@ -174,6 +185,13 @@ static const scene pipelines[] = {
      {.manual = true, .overlap_anywhere = true, .disable_radix_cache = true},
      3},
     {"two stages in turn", 8, 640, 64, false, {.manual = true, .conservativeness = 0.01}, 2},
+    {"two stages before the host's memory",
+     6,
+     512,
+     31,
+     true,
+     {.manual = true, .overlap_anywhere = true, .host_cache_ratio = 8},
+     2},
 };
 
 static void equal_alone_and_in_a_pipeline(void **state) {
