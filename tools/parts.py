@@ -271,7 +271,8 @@ ALL = [
         name="ThreadSanitizer build",
         after=["program with them"],
         run=TSAN + "build-tsan/tests/unit/runtime/test_sched_threads build-tsan/tests/unit/server/test_server"
-        " build-tsan/tests/unit/device/test_comm build-tsan/tests/unit/runtime/test_rank_threads",
+        " build-tsan/tests/unit/device/test_comm build-tsan/tests/unit/runtime/test_rank_threads"
+        " build-tsan/tests/unit/runtime/test_host_cache",
     ),
     dict(
         name="threads sanitized: scheduler",
@@ -289,6 +290,12 @@ ALL = [
         name="threads sanitized: ranks",
         needs=["ThreadSanitizer build"],
         run="build-tsan/tests/unit/runtime/test_rank_threads",
+        count="cmocka",
+    ),
+    dict(
+        name="threads sanitized: the host's KV pages",
+        needs=["ThreadSanitizer build"],
+        run="build-tsan/tests/unit/runtime/test_host_cache",
         count="cmocka",
     ),
     dict(

@@ -292,8 +292,8 @@ static status attention_run_list(bench_state *b, const opt_list *list, const cha
 static status run_usual(bench_state *b, err *e) {
     static const i64 heads[] = {64, 16, 8},
                      decode[][2] = {{1, 1024}, {1, 8192}, {1, 131072}, {8, 8192}, {16, 8192}, {64, 8192}, {128, 1024}},
-                     prefill[][3] = {{8192, 64, 0},     {8192, 16, 0}, {8192, 8, 0}, {2048, 64, 6144},
-                                     {8192, 64, 24576}, {512, 16, 0},  {512, 8, 0}};
+                     prefill[][3] = {{64, 8, 16384},   {8192, 64, 0},     {8192, 16, 0}, {8192, 8, 0},
+                                     {2048, 64, 6144}, {8192, 64, 24576}, {512, 16, 0},  {512, 8, 0}};
     status st = ST_OK;
     for (size_t h = 0; h < COUNT_OF(heads); h++)
         for (size_t i = 0; st == ST_OK && i < COUNT_OF(decode); i++)

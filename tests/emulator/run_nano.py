@@ -18,7 +18,7 @@ TWO_LAYERS = (
     "--override",
     "num_hidden_layers=2",
 )  # where what is said does not matter: one dense layer, one with experts
-failed = 0
+failed = total = 0
 begin = time.time()
 
 
@@ -27,8 +27,9 @@ def run(*args, stdin=None):
 
 
 def expect(what, ok, shown):
-    global failed, begin
+    global failed, total, begin
     failed += not ok
+    total += 1
     print(f"{'ok' if ok else 'FAIL'}: {what}, {time.time() - begin:.1f} s" + ("" if ok else f"\n{shown}"))
     begin = time.time()
 
@@ -170,6 +171,22 @@ expect(
     "bench moe agrees with ref",
     row.get("device") == "emulated GPU" and 0 < row.get("error", 1) < 4e-3,
     bench.stdout + bench.stderr,
+)
+# Pages that the pool has no room for leave the GPU's memory and come back.
+pool = ("--max-total-tokens", "512", "--context-length", "256", "--max-running-requests", "2", "--hicache-size", "0.01")
+server, turns = Server("--device", "cuda", *pool, *TWO_LAYERS, "--deterministic", "--skip-server-warmup"), []
+for first in (300, 300, 500, 700, 300):
+    asked = {"prompt": list(range(first, first + 200)), "max_tokens": 2, "temperature": 0, "logprobs": 1}
+    a = server.post("/v1/completions", asked)
+    turns.append((a["choices"][0]["logprobs"], a["usage"]["prompt_tokens_details"]["cached_tokens"]))
+loaded = server.metric("moonlet:host_cache_tokens_loaded_total")
+expect(
+    "pages come back from the host's memory",
+    server.stop() == 0
+    and turns[0][0] == turns[1][0] == turns[4][0]
+    and [cached for _, cached in turns] == [0, 192, 0, 0, 192]
+    and loaded >= 128,
+    (turns, loaded),
 )
 # With a bias a token is drawn on the host from the logits, without one on the GPU, alone or beside one that is not;
 # log-probabilities likewise.
@@ -372,5 +389,5 @@ expect(
     several.returncode == 1 and "--parallel 2 with --tp or --pp on GPUs" in several.stderr,
     several.stdout + several.stderr,
 )
-print(f"{19 - failed} passed, {failed} failed, 0 skipped")
+print(f"{total - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)

@@ -131,6 +131,7 @@
     X(combine_unabsorb_groups_16, "mla/combine_unabsorb")                                                              \
     X(mla_gather_kv, "mla/prefill")                                                                                    \
     X(mla_flash, "mla/prefill")                                                                                        \
+    X(prefill_rows, "mla/prefill")                                                                                     \
     X(gather_kv, "mla/generic")                                                                                        \
     X(mla_prefill, "mla/generic")                                                                                      \
     X(heads_write, "heads/heads")                                                                                      \
@@ -267,6 +268,10 @@ gpu_decode_args gpu_decode_call(const mla_decode_args *a);
 u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a);
 void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a);
 status gpu_decode_init(gpu_backend *b, err *e);
+/* prefill_few.c: few rows of a prompt behind a long context, in absorbed form. */
+bool gpu_prefill_is_few(const gpu_backend *b, const mla_prefill_args *a);
+u64 gpu_prefill_few_workspace(const gpu_backend *b, const mla_prefill_args *a); /* for as many such rows, or fewer */
+void gpu_prefill_few(const ops *o, const mla_prefill_args *a);
 bool gpu_decode_groups_pay(i64 heads, i64 rows, i64 tokens);
 status gpu_heads_fits(const ops_widths *w, err *e);  /* heads.c, of gpu_op_fits */
 status gpu_vision_fits(const ops_widths *w, err *e); /* vision.c, the same */

@@ -342,6 +342,13 @@ typedef struct {
     int kv_type;
 } gpu_gather_kv_args;
 
+/* Rows of a prompt as rows in decode form, `pad` in front of them, of the tokens before, whose queries are zeros. */
+typedef struct {
+    int *kv_len;                 /* [n] */
+    void *pad_q;                 /* [pad_bytes]: a multiple of 16 */
+    gpu_i64 n, first, pad_bytes; /* first: tokens that row 0 sees */
+} gpu_prefill_rows_args;
+
 typedef struct {
     const gpu_bf16 *q;        /* [n, heads, nope + rope] */
     const gpu_bf16 *expanded; /* [tokens, heads, nope + v_dim] */

@@ -99,7 +99,8 @@ u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
     prefill_space p;
     mla_prefill_args sizes = *a;
     sizes.workspace = &nowhere;
-    return mla_prefill_layout(gpu_of(o), &sizes, &p);
+    const u64 expanded = mla_prefill_layout(gpu_of(o), &sizes, &p), few = gpu_prefill_few_workspace(gpu_of(o), a);
+    return few > expanded ? few : expanded;
 }
 
 void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
@@ -108,6 +109,7 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
     mla_prefill_layout(b, a, &p);
     i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope, span = span_of(b, a);
     if (!a->n) return;
+    if (gpu_prefill_is_few(b, a)) return gpu_prefill_few(o, a);
     for (i64 from = 0; from < all; from += span) {
         i64 tokens = min_i64(span, all - from);
         gpu_gather_kv_args u = {.kv_b = a->kv_b->views[0],

@@ -76,6 +76,13 @@ KERNEL(mla_gather_kv, gpu_gather_kv_args) {
     }
 }
 
+/* prefill_few.c. */
+KERNEL(prefill_rows, gpu_prefill_rows_args) {
+    const gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x;
+    if (i < a.n) a.kv_len[i] = (int)(a.first + i);
+    if (i * 16 < a.pad_bytes) ((uint4 *)a.pad_q)[i] = {0, 0, 0, 0};
+}
+
 /* The thread's number, looked up anew: what is made from it need not stay in registers all the time. */
 static __device__ inline int thread_again() {
 #ifdef EMULATED
