@@ -78,7 +78,7 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
         {"cache-prompts-only", 0, OPT_FLAG, &s->sched.cache_prompts_only, NULL, "answers never enter the prefix cache",
          0, 0},
         {"hicache-size", 0, OPT_REAL, &o->host_cache_gb, "GB",
-         "GB of the host's memory for KV pages that the prefix cache has no room for (default: none)", 0.001, 1e6},
+         "GB of the host's memory for KV pages that the prefix cache has no room for (default: none)", 0, 1e6},
         {"hicache-ratio", 0, OPT_REAL, &s->sched.host_cache_ratio, "R",
          "the same as a multiple of what the KV pool takes", 0.01, 1000},
         {"enable-hierarchical-cache", 0, OPT_FLAG, &o->host_cache, NULL, "SGLang's word for --hicache-ratio 2", 0, 0},

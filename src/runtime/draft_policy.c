@@ -169,8 +169,8 @@ static i64 begin_trial(draft_policy *p, i64 at, i64 drafts) {
  * a pipeline, or beside prompts, one may end without. */
 static bool plain_is_due(const draft_policy *p, i64 at, i64 step) {
     const i64 last = p->cost[at].tried_plain;
-    const bool known = p->cost[at].seconds[0] > 0;
-    return known && last ? step - last >= PLAIN_EVERY : step >= max_i64(PLAIN_FIRST, 2 * last);
+    const bool asked = last && p->cost[at].seconds[0] > 0;
+    return step - last >= (asked ? PLAIN_EVERY : min_i64(max_i64(PLAIN_FIRST, last), PLAIN_EVERY));
 }
 
 /* As many drafts for all as the trial under way, or one that is due now, asks for; -1: none. */

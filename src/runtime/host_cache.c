@@ -8,18 +8,21 @@
 #include <sys/mman.h>
 
 /* Each waits for the device, then for memory; four bring 18 GB/s to an H200. */
-enum { THREADS = 4, WORTH_LOADING = 2 /* pages: a step that computes them takes longer */ };
+enum {
+    THREADS = 4,
+    WORTH_LOADING = 2, /* pages: a step that computes them takes longer */
+    SAVED_AT_ONCE = 64 /* pages that are held together */
+};
 
 struct host_copy {
     host_cache *of;
-    u64 space;
     bool save;
     host_range range;
-    i32 *places;      /* [n], held; the first ones are known */
-    i32 *tokens;      /* save: [n * KV_PAGE], as the tree compares them */
+    i32 *places;      /* [n - from], held */
     const i32 *pages; /* [n] */
     host_copy_fn done;
     void *ud;
+    host_copy *behind; /* what follows it, of the same sequence */
     host_copy *listed; /* the cache's list of all */
     /* under the cache's lock */
     host_copy *after;
@@ -40,20 +43,23 @@ struct host_cache {
     radix tree;
     host_copy *copies; /* all that were made and have not ended */
     u32 *held;         /* [places]: host_cache_check() */
+    bool *blank;       /* [places]: known, but its page is not there yet, or could not be copied */
+    i32 *path;         /* [places]: room for those of a sequence */
     host_cache_stats stats;
     copier copiers[THREADS];
     int n_movers, n_threads;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     host_copy *loads, *saves; /* with pages that nobody copies yet, in order */
-    bool closing;
+    bool saves_first, closing;
 };
 
 /* ---- Threads ---- */
 
 /* A page of h's, between the pool and its place. */
 static status copy_page(copier *k, const host_copy *h, i64 p, err *e) {
-    u8 *const place = k->of->memory + (u64)h->places[p] * k->of->page_bytes, *page = kv_mover_page(k->mover);
+    u8 *const place = k->of->memory + (u64)h->places[p - h->range.from] * k->of->page_bytes,
+              *page = kv_mover_page(k->mover);
     if (!h->save) {
         memcpy(page, place, k->of->page_bytes);
         return kv_mover_write(k->mover, h->pages[p], e);
@@ -63,9 +69,9 @@ static status copy_page(copier *k, const host_copy *h, i64 p, err *e) {
     return st;
 }
 
-/* The next page to be copied, of prompts that wait for theirs before others; with the lock. */
+/* The next page to be copied, of who waits first; with the lock. */
 static host_copy *take_page(host_cache *c, i64 *p) {
-    host_copy **first = c->loads ? &c->loads : &c->saves, *h = *first;
+    host_copy **first = c->loads && !(c->saves && c->saves_first) ? &c->loads : &c->saves, *h = *first;
     if (!h) return NULL;
     *p = h->next++;
     if (h->next == h->range.n) *first = h->after;
@@ -142,7 +148,9 @@ static status take_memory(host_cache *c, u64 bytes, err *e) {
     madvise(p, c->bytes, MADV_HUGEPAGE); /* as well without */
     c->stats.places = (i64)n;
     c->held = calloc(n, sizeof *c->held);
-    if (!c->held) return err_nomem(e, "the host cache", n * sizeof *c->held);
+    c->blank = calloc(n, sizeof *c->blank);
+    c->path = calloc(n, sizeof *c->path);
+    if (!c->held || !c->blank || !c->path) return err_nomem(e, "the host cache", n * sizeof *c->held);
     const status st = kv_pages_open(&c->places, (i64)n, 1, e);
     return st == ST_OK ? radix_open(&c->tree, &c->places, e) : st;
 }
@@ -180,6 +188,8 @@ void host_cache_close(host_cache *c) {
     kv_pages_close(&c->places);
     if (c->memory) munmap(c->memory, c->bytes);
     free(c->held);
+    free(c->blank);
+    free(c->path);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->wake);
     free(c);
@@ -196,63 +206,65 @@ void host_cache_flush(host_cache *c) { radix_flush(&c->tree); }
 
 /* ---- Copies ---- */
 
-static host_copy *copy_new(host_cache *c, u64 space, bool save, i64 n) {
-    const size_t tokens = save ? (size_t)(n * KV_PAGE) : 0;
-    host_copy *h = calloc(1, sizeof *h + ((size_t)n + tokens) * sizeof(i32));
-    if (!h) return NULL; /* then it is computed, or not saved: nothing else hangs on it */
+/* Of places [from, n) of the path, which it holds; NULL without memory: then they are computed, or not saved. */
+static host_copy *copy_new(host_cache *c, bool save, i64 from, i64 n) {
+    host_copy *h = calloc(1, sizeof *h + (size_t)(n - from) * sizeof *h->places);
+    if (!h) return NULL;
     h->of = c;
-    h->space = space;
     h->save = save;
+    h->range = (host_range){from, n};
     h->places = (i32 *)(h + 1);
-    h->tokens = h->places + n;
-    h->range.n = n;
+    memcpy(h->places, c->path + from, (size_t)(n - from) * sizeof *h->places);
+    radix_hold(&c->tree, h->places, n - from);
     h->listed = c->copies;
     c->copies = h;
     return h;
 }
 
-/* h gives back its places [0, n) and is no more. */
-static void copy_free(host_copy *h, i64 n) {
-    host_copy **at = &h->of->copies;
-    while (*at != h) at = &(*at)->listed;
-    *at = h->listed;
-    radix_release(&h->of->tree, h->places, n);
-    free(h);
-}
-
-static i64 known_places(host_cache *c, u64 space, const radix_tokens *t, i64 most, i32 *places) {
+/* The places of a sequence's beginning, at most as many as there are. */
+static i64 find_path(host_cache *c, u64 space, const radix_tokens *t, i64 most) {
     radix_path path = {0};
     i64 all = INT64_MAX;
-    return radix_follow(&c->tree, space, t, most, places, &path, &all);
+    return radix_follow(&c->tree, space, t, min_i64(most, c->places.n_pages), c->path, &path, &all);
 }
 
 host_copy *host_cache_load(host_cache *c, u64 space, const radix_tokens *t, i64 from, i64 most) {
     if (most - from < WORTH_LOADING) return NULL;
-    host_copy *h = copy_new(c, space, false, most);
-    if (!h) return NULL;
-    const i64 n = known_places(c, space, t, most, h->places);
-    if (n - from < WORTH_LOADING) return copy_free(h, 0), NULL;
-    radix_hold(&c->tree, h->places, n);
-    h->range = (host_range){from, n};
-    return h;
+    const i64 known = find_path(c, space, t, most);
+    i64 n = from;
+    while (n < known && !c->blank[c->path[n]]) n++;
+    return n - from < WORTH_LOADING ? NULL : copy_new(c, false, from, n);
+}
+
+/* Takes places for pages [known, n), as many as there are; they are blank, and held. */
+static i64 take_blanks(host_cache *c, i64 known, i64 n) {
+    i64 end = known;
+    for (; end < n && (c->path[end] = radix_take(&c->tree, -1)) >= 0; end++) c->blank[c->path[end]] = true;
+    return end;
 }
 
 host_copy *host_cache_save(host_cache *c, u64 space, const radix_tokens *t, i64 n, i64 most) {
-    i32 room[KV_PAGE];
-    host_copy *h = n ? copy_new(c, space, true, n) : NULL;
-    if (!h) return NULL;
-    const i64 known = known_places(c, space, t, n, h->places);
-    i64 end = known;
-    radix_hold(&c->tree, h->places, known); /* used just now, whatever comes of the rest */
-    for (; end < n && end - known < most; end++)
-        if ((h->places[end] = radix_take(&c->tree, -1)) < 0) break;
-    if (end == known) return copy_free(h, known), NULL;
-    for (i64 p = 0; p < end; p++) memcpy(h->tokens + p * KV_PAGE, radix_page(t, p, room), KV_PAGE * sizeof *h->tokens);
-    h->range = (host_range){known, end};
-    return h;
+    host_copy *first = NULL, **behind = &first;
+    const i64 known = find_path(c, space, t, n);
+    radix_hold(&c->tree, c->path, known);
+    const i64 end = take_blanks(c, known, min_i64(n, min_i64(known + most, c->places.n_pages)));
+    radix_insert(&c->tree, space, t, c->path, end);
+    for (i64 from = known; from < end; from += SAVED_AT_ONCE) {
+        host_copy *h = copy_new(c, true, from, min_i64(from + SAVED_AT_ONCE, end));
+        if (h) *behind = h, behind = &h->behind;
+    }
+    radix_release(&c->tree, c->path, end);
+    return first;
 }
 
+host_copy *host_copy_behind(const host_copy *h) { return h->behind; }
 host_range host_copy_range(const host_copy *h) { return h->range; }
+
+void host_cache_hurry(host_cache *c, bool saves) {
+    pthread_mutex_lock(&c->lock);
+    c->saves_first = saves;
+    pthread_mutex_unlock(&c->lock);
+}
 
 void host_copy_begin(host_copy *h, const i32 *pages, host_copy_fn done, void *ud) {
     host_cache *c = h->of;
@@ -273,15 +285,18 @@ void host_copy_end(host_copy *h) {
     host_cache *c = h->of;
     const i64 n = h->range.n - h->range.from;
     const bool whole = h->done && !h->left && h->why.code == ST_OK;
-    const radix_tokens tokens = {.ids = h->tokens};
     if (whole) *(h->save ? &c->stats.saved : &c->stats.loaded) += n;
-    if (whole && h->save) radix_insert(&c->tree, h->space, &tokens, h->places, h->range.n);
-    copy_free(h, h->range.n);
+    for (i64 i = 0; whole && h->save && i < n; i++) c->blank[h->places[i]] = false;
+    host_copy **at = &c->copies;
+    while (*at != h) at = &(*at)->listed;
+    *at = h->listed;
+    radix_release(&c->tree, h->places, n);
+    free(h);
 }
 
 status host_cache_check(host_cache *c, err *e) {
     memset(c->held, 0, (size_t)c->places.n_pages * sizeof *c->held);
     for (const host_copy *h = c->copies; h; h = h->listed)
-        for (i64 p = 0; p < h->range.n; p++) c->held[h->places[p]]++;
+        for (i64 i = 0; i < h->range.n - h->range.from; i++) c->held[h->places[i]]++;
     return radix_check(&c->tree, c->held, e) == ST_OK ? ST_OK : err_prefix(e, "the host cache");
 }

@@ -4,6 +4,8 @@
  * What is here is known by a tree like the prefix cache's (radix.h), over places of host memory instead of pages of the
  * device's; the least recently used go first. Threads copy the bytes, beside the engine's steps.
  *
+ * A page that is saved is known, so that nobody saves it again, before it is there to be loaded.
+ *
  * All functions are for the thread that runs the engine. */
 #ifndef RUNTIME_HOST_CACHE_H
 #define RUNTIME_HOST_CACHE_H
@@ -38,14 +40,19 @@ void host_cache_flush(host_cache *c); /* forgets everything that no copy is unde
 /* A copy of what there is behind the first `from` pages of a sequence, which has `most` pages, into the engine; NULL:
  * less than is worth it. */
 host_copy *host_cache_load(host_cache *c, u64 space, const radix_tokens *t, i64 from, i64 most);
-/* A copy of those of a sequence's first n pages that are not here yet, out of the engine, at most `most` of them; NULL:
- * there is nothing to be copied, or no room. */
+/* Copies of those of a sequence's first n pages that are not here yet, nor on their way, out of the engine, at most
+ * `most` pages: the first of a few, which follow each other; NULL: there is nothing to be copied, or no room. What is
+ * here counts as used now. */
 host_copy *host_cache_save(host_cache *c, u64 space, const radix_tokens *t, i64 n, i64 most);
+host_copy *host_copy_behind(const host_copy *h); /* to be asked before h is begun, or ended */
 host_range host_copy_range(const host_copy *h);
-/* pages [n]: the sequence's in the engine's pool; they, and what they hold, stay as they are until it is done. */
+/* pages [n]: the sequence's in the engine's pool; those of the range, and what they hold, stay as they are until it is
+ * done. */
 void host_copy_begin(host_copy *h, const i32 *pages, host_copy_fn done, void *ud);
-/* Behind done(), or host_cache_stop(): what was saved is known from now on. Frees h. */
+/* Behind done(), or host_cache_stop(), or instead of _begin(): what was saved may be loaded from now on. Frees h. */
 void host_copy_end(host_copy *h);
+/* Somebody waits for what is saved: it goes before what is loaded. */
+void host_cache_hurry(host_cache *c, bool saves);
 
 /* Proves the tree and the places' counts, as radix_check(). */
 status host_cache_check(host_cache *c, err *e);

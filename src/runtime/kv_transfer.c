@@ -14,7 +14,7 @@ static bool by_host(const kv_transfer *k) { return k->copy; }
 /* For the pages from `from` on of t's first `rows` tokens, which t has. copy: by the host's memory, else NULL. */
 static kv_transfer *transfer_open(scheduler *s, task *t, i64 from, i64 rows, bool in, host_copy *copy) {
     const i64 n = ceil_div(rows, KV_PAGE);
-    const size_t n_ids = (size_t)rows + 1;
+    const size_t n_ids = copy ? 0 : (size_t)rows + 1;
     kv_transfer *k = calloc(1, sizeof *k + (n_ids + (size_t)n) * sizeof(i32));
     if (!k) return NULL;
     i32 *ids = (i32 *)(k + 1), *pages = ids + n_ids;
@@ -141,20 +141,25 @@ static bool may_save(const scheduler *s, const kv_transfer *k, bool now) {
  * What is not saved is once it has been used again. */
 static i64 may_be_saved(const scheduler *s) {
     const i64 pool = s->g->lim.pool_pages;
-    return s->n_saving ? pool / 4 - s->n_saving : pool / 2;
+    return s->n_saving ? max_i64(pool / 4 - s->n_saving, 0) : pool / 2;
 }
 
 void kv_save(scheduler *s, task *t) {
     const radix_tokens tokens = task_radix(t);
-    const i64 n = cacheable_rows(s, t) / KV_PAGE, most = may_be_saved(s);
-    if (!s->host || most < 1) return;
-    host_copy *h = host_cache_save(s->host, t->r.cache_space, &tokens, n, most);
-    if (!h) return;
-    const host_range at = host_copy_range(h);
-    kv_transfer *k = transfer_open(s, t, at.from, at.n * KV_PAGE, false, h);
-    if (!k) return host_copy_end(h);
-    k->step = s->stats.steps;
-    s->n_saving += at.n - at.from;
+    if (!s->host) return;
+    host_copy *h = host_cache_save(s->host, t->r.cache_space, &tokens, cacheable_rows(s, t) / KV_PAGE, may_be_saved(s));
+    for (host_copy *behind; h; h = behind) {
+        const host_range at = host_copy_range(h);
+        behind = host_copy_behind(h);
+        kv_transfer *k = transfer_open(s, t, at.from, at.n * KV_PAGE, false, h);
+        if (!k) {
+            host_copy_end(h);
+            continue;
+        }
+        k->step = s->stats.steps;
+        s->n_saving += at.n - at.from;
+        s->n_saves++;
+    }
 }
 
 /* What ends the scheduler ends these, too. */
@@ -182,20 +187,22 @@ void kv_begin_saving(scheduler *s, bool now) {
 bool kv_wait_for_saved(scheduler *s) {
     if (!s->n_saving) return false;
     kv_begin_saving(s, true);
+    host_cache_hurry(s->host, true);
     pthread_mutex_lock(&s->lock);
     while (!s->kv_news) pthread_cond_wait(&s->wake, &s->lock);
     pthread_mutex_unlock(&s->lock);
+    host_cache_hurry(s->host, false);
     kv_take_done(s);
     return true;
 }
 
-/* What came from the host's memory for a task that waits for it: found in a cache, as other pages are. */
-static void loaded(scheduler *s, task *t, i64 rows) {
-    if (t->told || !rows) return;
-    const i64 prompt = min_i64(rows, t->r.n_prompt);
-    t->usage.cached_tokens += prompt;
+/* What came from the host's memory for a task that waits for it counts as found in the prefix cache, once. */
+static void count_loaded(scheduler *s, task *t) {
+    const i64 more = t->told ? 0 : min_i64(t->n_kv, t->r.n_prompt) - t->usage.cached_tokens;
+    if (more <= 0) return;
+    t->usage.cached_tokens += more;
     pthread_mutex_lock(&s->lock);
-    s->stats.cached_tokens += prompt;
+    s->stats.cached_tokens += more;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -233,10 +240,7 @@ static void arrive(scheduler *s, kv_transfer *k) {
     kv_leave(s, t);
     t->n_kv = max_i64(t->n_kv, rows_of_pages(&k->kv, arrived));
     cache_prefix(s, t);
-    if (by_host(k)) {
-        loaded(s, t, rows);
-        return begin_rest(s, t);
-    }
+    if (by_host(k)) return count_loaded(s, t), begin_rest(s, t);
     pthread_mutex_lock(&s->lock);
     s->stats.kv_tokens_in += rows;
     s->stats.kv_failed += k->why.code != ST_OK;
@@ -264,7 +268,7 @@ static void transfer_close(scheduler *s, kv_transfer *k) {
     while (*at != k) at = &(*at)->next;
     *at = k->next;
     if (by_host(k)) host_copy_end(k->copy);
-    if (by_host(k) && !k->in) s->n_saving -= k->kv.n - k->kv.from;
+    if (by_host(k) && !k->in) s->n_saving -= k->kv.n - k->kv.from, s->n_saves--;
     if (k->t && k->in)
         arrive(s, k);
     else if (k->in && !by_host(k))

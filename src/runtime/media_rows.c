@@ -74,6 +74,7 @@ static bool wishes(const media_wish *w, const media_item *item) {
 /* t's next items that have no place, as far as the pass takes them. False: it is full. */
 static bool add_wishes(scheduler *s, const task *t, media_wish *w) {
     const vision_limits *l = &s->g->vision_lim;
+    if (is_arriving(t)) return true; /* with rows of what it shows, perhaps */
     for (i64 k = 0; k < t->r.n_media; k++) {
         media_item *item = t->media[k].item;
         if (t->spans[k].first + t->spans[k].n <= t->n_kv || t->media[k].place || find_place(&s->media, item) ||
@@ -138,6 +139,7 @@ static status plan_pass(scheduler *s, err *e) {
 
 /* t takes the places that its next items have, and can be run up to the first that is not ready. */
 static void take_places(scheduler *s, task *t) {
+    if (is_arriving(t)) return;
     t->media_ready = t->r.n_prompt;
     for (i64 k = 0; k < t->r.n_media; k++) {
         const radix_span *span = &t->spans[k];

@@ -199,15 +199,17 @@ bool scheduler_step(scheduler *s) {
 
 /* ---- The engine thread ---- */
 
-/* What is on its way to the host's memory is waited for, by who runs the engine thread: it is of requests that have
- * ended. */
-static bool has_saved(const scheduler *s) { return !s->n_saving || !s->thread_runs || s->control != CONTROL_FLUSH; }
+/* A flush waits, on the engine thread, for what is on its way to the host's memory if there is nothing else: it is of
+ * requests that have ended. */
+static bool flush_waits(const scheduler *s) {
+    return s->control == CONTROL_FLUSH && s->thread_runs && s->n_saves && s->n_live == s->n_saves;
+}
 
 static void answer_control(scheduler *s) {
     err e = {0};
     status st = ST_OK;
     if (s->control != CONTROL_FLUSH && s->control != CONTROL_CHECK) return;
-    if (!has_saved(s)) return;
+    if (flush_waits(s)) return;
     if (s->control == CONTROL_CHECK) {
         st = check_pages(s, &e);
     } else if (s->n_live) {
@@ -228,7 +230,8 @@ static void answer_control(scheduler *s) {
 static void wait_for_others(scheduler *s) {
     static const f64 LOOK_S = 0.02;
     struct timespec until;
-    if (!s->resting || !s->n_live || s->inbox.n || s->any_abort || s->kv_news || s->control) return;
+    if (!s->resting || !s->n_live || s->inbox.n || s->any_abort || s->kv_news) return;
+    if (s->control && !flush_waits(s)) return;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += (long)(LOOK_S * 1e9);
     until.tv_sec += until.tv_nsec / 1000000000;

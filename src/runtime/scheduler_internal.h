@@ -245,7 +245,7 @@ struct scheduler {
     kv_transfer *transfers;    /* the newest first */
     i64 n_arriving, n_leaving; /* of the running tasks, those that wait for pages; those whose pages go */
     host_cache *host;          /* NULL: there is none */
-    i64 n_saving;              /* pages on their way there */
+    i64 n_saving, n_saves;     /* pages on their way there, in so many transfers */
     bool resting;              /* in the last step there was nothing else */
     f32 *logits;               /* [logit_rows, vocab] */
     sampler **samplers;        /* [n_samplers]: one a thread */

@@ -158,7 +158,7 @@ def test_sglangs_flag_is_twice_the_pool():
         (("--hicache-size", "1", "--disable-radix-cache"), "leave out --disable-radix-cache"),
         (("--enable-hierarchical-cache", "--nnodes", "2", "--tp", "2"), "does not go with --nnodes"),
         (("--hicache-size", "900000"), "GB of memory left"),
-        (("--hicache-size", "0"), "--hicache-size"),
+        (("--hicache-size", "-1"), "--hicache-size"),
         (("--hicache-storage-backend", "file"), "one tier behind the prefix cache"),
         (("--kv-offloading-size", "4"), "write --hicache-size GB"),
     ],

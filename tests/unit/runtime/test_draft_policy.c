@@ -147,6 +147,23 @@ static void plain_steps_are_tried_until_they_tell(void **state) {
     assert_true(draft_policy_seconds(&p, 16, 0) == 1);
 }
 
+/* Beside prompts a plain step seldom tells: it is asked for all the same, at most 192 steps later. */
+static void plain_steps_are_never_given_up(void **state) {
+    (void)state;
+    enum { RUNS = 50, ONE_IN = 10 };
+    for (i64 run = 0; run < RUNS; run++) {
+        draft_policy p;
+        i64 steps = 0;
+        draft_policy_open(&p, STEPS, false);
+        for (; p.cost[16].seconds[0] <= 0 && steps < 10000; steps++) {
+            const i64 n = choose(&p, 16, ROWS);
+            if (n || chance() < 1.0 / ONE_IN) draft_policy_step(&p, 16, n, 16 * n, n ? 3 : 1);
+            for (i64 a = 0; n && a < 16; a++) draft_policy_round(&p, DRAFT_GREEDY, 100, n, a % 2 ? n : 0);
+        }
+        if (steps == 10000) fail_msg("run %lld: unknown after %lld steps", (long long)run, (long long)steps);
+    }
+}
+
 /* ---- Answers of two classes in one step ---- */
 
 typedef struct {
@@ -236,6 +253,8 @@ int main(void) {
                                        cmocka_unit_test(chances_are_learnt_apart),
                                        cmocka_unit_test(without_costs_chances_decide),
                                        cmocka_unit_test(plain_steps_are_tried_until_they_tell),
-                                       cmocka_unit_test(classes_get_their_own)};
+
+                                       cmocka_unit_test(classes_get_their_own),
+                                       cmocka_unit_test(plain_steps_are_never_given_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,53 @@ static void spaces_are_apart_and_all_is_flushed(void **state) {
     engine_close(g);
 }
 
+/* Answers to one prompt that end together: its pages go once, and nobody else's make room for them. */
+static void equal_beginnings_are_saved_once(void **state) {
+    (void)state;
+    enum { ANSWERS = 4 };
+    engine *g = open_engine(MODEL, "cpu", ANSWERS, 4 * POOL, 512);
+    scheduler *s = open_with(g, (2.0 * PAGES + 1) * KV_PAGE / (4.0 * POOL));
+    job *before = make_job(1, PROMPT, 2), *jobs[ANSWERS];
+    ask(s, before);
+    for (i64 i = 0; i < ANSWERS; i++) {
+        jobs[i] = make_job(2, PROMPT, 3);
+        jobs[i]->r.choice = (u32)i;
+        must_submit(s, jobs[i]);
+    }
+    settle(s);
+    const host_cache_stats st = stats_of(s).host;
+    assert_int_equal(st.saved, 2 * PAGES);
+    assert_int_equal(st.held, 2 * PAGES);
+    assert_int_equal(st.evicted, 0);
+    for (i64 i = 0; i < ANSWERS; i++) free(jobs[i]);
+    free(before);
+    scheduler_close(s);
+    engine_close(g);
+}
+
+/* Who loses its place while its pages come begins again; what it had found before counts once. */
+static void what_is_found_twice_counts_once(void **state) {
+    (void)state;
+    for (i64 round = 0; round < 12; round++) {
+        engine *g = open_engine(MODEL, "cpu", 1, POOL, 64);
+        scheduler *s = open_with(g, 8);
+        job *a = make_job(1, PROMPT, 2), *b = make_job(2, 380, 2), *c = make_job(3, 150, 2), *d = make_job(4, 500, 2);
+        ask(s, a);
+        ask(s, b);
+        rewind_job(a);
+        must_submit(s, a);
+        for (i64 i = 0; i <= round % 3; i++) scheduler_step(s);
+        c->r.priority = d->r.priority = 5;
+        must_submit(s, c), must_submit(s, d);
+        settle(s);
+        assert_true(a->usage.cached_tokens > 0 && a->usage.cached_tokens <= PAGES * KV_PAGE);
+        assert_true(stats_of(s).cached_tokens <= a->usage.cached_tokens);
+        free(a), free(b), free(c), free(d);
+        scheduler_close(s);
+        engine_close(g);
+    }
+}
+
 /* Prompts of a few families with long beginnings in common, several at a time in a pool for two, some aborted. */
 static void many_at_a_time(const char *dir, bool aborts, u64 seed) {
     enum { JOBS = 40, FAMILIES = 5 };
@@ -189,6 +236,8 @@ int main(void) {
         cmocka_unit_test(prompts_come_back),
         cmocka_unit_test(the_least_recently_used_goes),
         cmocka_unit_test(spaces_are_apart_and_all_is_flushed),
+        cmocka_unit_test(equal_beginnings_are_saved_once),
+        cmocka_unit_test(what_is_found_twice_counts_once),
         cmocka_unit_test(the_bits_of_prompts_alone),
         cmocka_unit_test(ends_at_any_time),
         cmocka_unit_test(what_cannot_be_is_said),
