@@ -323,8 +323,8 @@ status check_pages(scheduler *s, err *e) {
     }
     if (queued != s->queue.n || tokens != s->queue_tokens)
         return err_set(e, ST_LIMIT, "%lld requests wait, %lld counted", (long long)queued, (long long)s->queue.n);
-    if (s->host && host_cache_check(s->host, e) != ST_OK) return e->code;
-    return radix_check(&s->tree, s->held, e);
+    const status st = s->host ? host_cache_check(s->host, e) : ST_OK;
+    return st == ST_OK ? radix_check(&s->tree, s->held, e) : st;
 }
 
 bool takes_pages(scheduler *s, task *t, i64 n) {

@@ -1,4 +1,5 @@
 #include "runtime/host_cache.h"
+#include "base/log.h"
 #include "runtime/engine_internal.h"
 #include "runtime/engine_kv.h"
 #include <pthread.h>
@@ -140,7 +141,8 @@ static status take_memory(host_cache *c, u64 bytes, err *e) {
     if (n < 1 || n > INT32_MAX)
         return err_set(e, ST_INPUT, "a host cache of %.3f GB: from one page of %.3f MB to 2^31 of them are possible",
                        (f64)bytes / 1e9, (f64)c->page_bytes / 1e6);
-    if (host_cache_fits(bytes, e) != ST_OK) return e->code;
+    status st = host_cache_fits(bytes, e);
+    if (st != ST_OK) return st;
     c->bytes = n * c->page_bytes;
     void *p = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return err_nomem(e, "the host cache", c->bytes);
@@ -151,11 +153,11 @@ static status take_memory(host_cache *c, u64 bytes, err *e) {
     c->blank = calloc(n, sizeof *c->blank);
     c->path = calloc(n, sizeof *c->path);
     if (!c->held || !c->blank || !c->path) return err_nomem(e, "the host cache", n * sizeof *c->held);
-    const status st = kv_pages_open(&c->places, (i64)n, 1, e);
+    st = kv_pages_open(&c->places, (i64)n, 1, e);
     return st == ST_OK ? radix_open(&c->tree, &c->places, e) : st;
 }
 
-status host_cache_open(host_cache **out, engine *g, u64 bytes, err *e) {
+status host_cache_open(host_cache **out, engine *g, u64 bytes, f64 ratio, err *e) {
     *out = NULL;
     status st = engine_kv_check(g, "--hicache-size", e);
     if (st != ST_OK) return st;
@@ -164,9 +166,14 @@ status host_cache_open(host_cache **out, engine *g, u64 bytes, err *e) {
     c->page_bytes = engine_kv_page_bytes(g);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->wake, NULL);
+    if (!bytes) bytes = (u64)(ratio * (f64)g->lim.pool_pages * (f64)c->page_bytes);
     st = take_memory(c, bytes, e);
     if (st == ST_OK) st = start_copiers(c, g, e);
-    if (st == ST_OK) return *out = c, ST_OK;
+    if (st == ST_OK) {
+        log_note("host cache: room for %lld tokens in %.3g GB of the host's memory",
+                 (long long)(c->stats.places * KV_PAGE), (f64)c->bytes / 1e9);
+        return *out = c, ST_OK;
+    }
     host_cache_stop(c);
     host_cache_close(c);
     return st;
@@ -291,6 +298,7 @@ void host_copy_end(host_copy *h) {
     while (*at != h) at = &(*at)->listed;
     *at = h->listed;
     radix_release(&c->tree, h->places, n);
+    radix_touch(&c->tree, h->places[n - 1]); /* who evicts looks for a leaf from the oldest on */
     free(h);
 }
 

@@ -237,6 +237,11 @@ void radix_release(radix *r, const i32 *pages, i64 n) {
         if (kv_pages_unref(r->pages, pages[n]) == 1 && r->nodes[pages[n]].in_tree) idle_add(r, pages[n]);
 }
 
+void radix_touch(radix *r, i32 page) {
+    for (; page >= 0; page = r->nodes[page].parent)
+        if (r->pages->refs[page] == 1) idle_remove(r, page), idle_add(r, page);
+}
+
 static void flush_list(radix *r, i64 list) {
     for (bool again = true; again;) {
         again = false;

@@ -80,6 +80,8 @@ i64 radix_available(const radix *r, i32 after); /* pages free or evictable that 
  * become the first to be evicted. */
 void radix_hold(radix *r, const i32 *pages, i64 n);
 void radix_release(radix *r, const i32 *pages, i64 n);
+/* Of a page in the tree and those before it, the ones that only the tree owns are used just now, the first one last. */
+void radix_touch(radix *r, i32 page);
 void radix_flush(radix *r); /* evicts everything evictable */
 
 /* Proves the tree: every node is found from its parent, children and list are counted right. `held` [n_pages]: owners

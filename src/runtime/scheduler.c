@@ -1,6 +1,5 @@
 #include "runtime/scheduler.h"
 #include "base/log.h"
-#include "runtime/engine_kv.h"
 #include "runtime/scheduler_internal.h"
 #include <omp.h>
 #include <signal.h>
@@ -415,19 +414,14 @@ static status sched_check_options(const engine *g, const scheduler_options *o, e
 }
 
 static status open_host_cache(scheduler *s, err *e) {
-    const f64 pool = (f64)s->g->lim.pool_pages * (f64)engine_kv_page_bytes(s->g);
-    const f64 bytes = s->o.host_cache_bytes ? (f64)s->o.host_cache_bytes : s->o.host_cache_ratio * pool;
-    if (bytes <= 0) return ST_OK;
+    if (!s->o.host_cache_bytes && s->o.host_cache_ratio <= 0) return ST_OK;
     if (s->o.disable_radix_cache)
         return err_set(e, ST_INPUT,
                        "a host cache (--hicache-size) is behind the prefix cache, and with "
                        "--disable-radix-cache there is none");
-    const status st = host_cache_open(&s->host, s->g, (u64)bytes, e);
-    if (st != ST_OK) return st;
-    s->stats.host = host_cache_counts(s->host);
-    log_note("host cache: room for %lld tokens in %.1f GB of the host's memory",
-             (long long)(s->stats.host.places * KV_PAGE), bytes / 1e9);
-    return ST_OK;
+    const status st = host_cache_open(&s->host, s->g, s->o.host_cache_bytes, s->o.host_cache_ratio, e);
+    if (st == ST_OK) s->stats.host = host_cache_counts(s->host);
+    return st;
 }
 
 /* A chunk of 4096 prompt tokens keeps an H200 nearly as busy as one of 8192 does; beside answers a step of this length

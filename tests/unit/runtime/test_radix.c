@@ -288,10 +288,41 @@ static void damage_is_found(void **state) {
     kv_pages_close(&pool);
 }
 
+/* A page at a time, the sequence that was used last goes last, each from its end. */
+static void what_is_touched_goes_last(void **state) {
+    (void)state;
+    enum { N = 3 };
+    kv_pages pool;
+    radix tree;
+    i32 ids[2][N * KV_PAGE], pages[2][N], left[2][N];
+    i64 all = INT64_MAX;
+    assert_int_equal(kv_pages_open(&pool, 2 * N, 1, NULL), ST_OK);
+    assert_int_equal(radix_open(&tree, &pool, NULL), ST_OK);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < N * KV_PAGE; i++) ids[k][i] = 1000 * k + i;
+        for (int i = 0; i < N; i++) pages[k][i] = radix_take(&tree, -1);
+        radix_insert(&tree, 0, &(radix_tokens){.ids = ids[k]}, pages[k], N);
+        for (int i = 0; i < N; i++) radix_release(&tree, pages[k] + i, 1); /* its end last */
+    }
+    radix_touch(&tree, pages[0][N - 1]);
+    for (int gone = 1; gone <= 2 * N; gone++) {
+        assert_true(radix_take(&tree, -1) >= 0);
+        for (int k = 0; k < 2; k++) {
+            radix_path path = {0};
+            const i64 want = max_i64(0, min_i64(N, (k ? N : 2 * N) - gone));
+            assert_int_equal(radix_follow(&tree, 0, &(radix_tokens){.ids = ids[k]}, N, left[k], &path, &all), want);
+        }
+    }
+    assert_int_equal(radix_take(&tree, -1), -1);
+    radix_close(&tree);
+    kv_pages_close(&pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(behaves_like_the_naive_model),
         cmocka_unit_test(sequences_stay_in_a_share),
+        cmocka_unit_test(what_is_touched_goes_last),
         cmocka_unit_test(damage_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
