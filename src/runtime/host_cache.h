@@ -29,8 +29,7 @@ typedef struct {
 /* ST_NOMEM if the host has not so much memory left. */
 status host_cache_fits(u64 bytes, err *e);
 /* Room for as many pages as fit `bytes`, or, where that is 0, `ratio` times the engine's pool. As host_cache_fits(),
- * ST_UNSUPPORTED where pages cannot be
- * moved (engine_kv_check()). */
+ * ST_UNSUPPORTED where pages cannot be moved (engine_kv_check()). */
 status host_cache_open(host_cache **out, engine *g, u64 bytes, f64 ratio, err *e);
 /* Its threads end; copies under way are never done. Then, when all have been ended, _close(). NULL is allowed. */
 void host_cache_stop(host_cache *c);
