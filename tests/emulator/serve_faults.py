@@ -85,7 +85,6 @@ class Breaking:
     def end(self):
         """Its exit status, what it said."""
         status = self.server.process.wait(120)
-        self.server.reader.join(10)
         self.folder.cleanup()
         return status, "".join(self.server.log)
 

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import subprocess
-import threading
+import tempfile
 import time
 from pathlib import Path
 
@@ -29,20 +29,21 @@ class Server:
     def __init__(self, *args, model=NANO, under=()):
         """under: words in front of the command, as of mpirun."""
         command = [*under, MOONLET, "serve", "-m", str(model), "--port", "0", *args]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # a file, not a pipe that a thread reads: a line is in it when the call that wrote it returns
+        self.stderr = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.stderr)
         self.ready = self.process.stdout.readline().decode()
         match = re.search(r"ready on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+) ", self.ready)
         if not match:
             self.process.wait(30)
-            raise RuntimeError(self.ready + self.process.stderr.read().decode())
+            raise RuntimeError(self.ready + "".join(self.log))
         self.port = int(match[1])
-        self.log = []  # the plan comes before the ready line
-        self.reader = threading.Thread(target=self.read_log, daemon=True)
-        self.reader.start()
 
-    def read_log(self):
-        for line in self.process.stderr:
-            self.log.append(line.decode())
+    @property
+    def log(self):
+        """What the server has said so far, line by line; the plan comes before the ready line."""
+        size = os.fstat(self.stderr.fileno()).st_size
+        return os.pread(self.stderr.fileno(), size, 0).decode().splitlines(keepends=True)
 
     def connect(self, timeout=60 * SLOW):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -110,9 +111,7 @@ class Server:
     def stop(self, sig=signal.SIGTERM, timeout=30 * SLOW):
         if self.process.poll() is None:
             self.process.send_signal(sig)
-        code = self.process.wait(timeout)
-        self.reader.join(5)
-        return code
+        return self.process.wait(timeout)
 
 
 def text_of(events):
