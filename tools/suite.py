@@ -273,7 +273,7 @@ def main():
         "python": python_with_pytest(),
         "build": a.build,
         "here": os.getcwd(),
-        "fuzz_s": os.environ.get("FUZZ_SECONDS", "8"),
+        "fuzz_s": os.environ.get("FUZZ_SECONDS", "6"),
     }
     parts = expand(table.CHECK if a.which == "check" else table.ALL, **names)
     if a.only:

@@ -437,8 +437,10 @@ void check_mla_decode_values(check *c) {
                                     {8, 2, 1, 2},   {2, 24, 9, 8}, {4, 15, 5, 5},  {16, 12, 30, 4}, {8, 64, 6, 4},
                                     {8, 3, 9, 3},   {8, 40, 20, 2}},
                              narrow = {3, 4, 2, 1};
+    /* A model in deterministic form asks for it of rows that decode alone: emulated, a third of the shapes then. */
+    const size_t step = c->prompts && check_emulated(c) ? 3 : 1;
     for (size_t t = 0; t < CHECK_KV_TYPES; t++)
-        for (size_t i = 0; i < COUNT_OF(s); i++)
+        for (size_t i = 0; i < COUNT_OF(s); i += step)
             if (check_kv_types[t] == DT_BF16 || s[i].n != 20)
                 mla_decode_values_case(c, &s[i], 512, 128, check_kv_types[t]);
     mla_decode_values_case(c, &narrow, 512, 64, DT_BF16);

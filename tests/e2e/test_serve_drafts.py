@@ -28,9 +28,9 @@ TOOL = {
 }
 
 
-def requests():
+def requests(tokens):
     for i in range(12):
-        draw = {"temperature": [0, 1][i % 2], "seed": i, "max_tokens": 90}
+        draw = {"temperature": [0, 1][i % 2], "seed": i, "max_tokens": tokens}
         if i % 3 == 0:
             yield "/v1/completions", {"prompt": ITEM * 5, "ignore_eos": True, "logprobs": 2, **draw}
         elif i % 3 == 1:
@@ -40,17 +40,17 @@ def requests():
             yield "/v1/chat/completions", {**asked, "tool_choice": "required", "max_tokens": 300}
 
 
-def answers_of(server, asked=12):
+def answers_of(server, asked=12, tokens=90):
     with ThreadPoolExecutor(12) as pool:
-        got = list(pool.map(lambda x: server.post(*x)["choices"][0], islice(requests(), asked)))
+        got = list(pool.map(lambda x: server.post(*x)["choices"][0], islice(requests(tokens), asked)))
     wait_until(lambda: server.stats()["num_running_reqs"] == 0)
     return got
 
 
-def answers(*flags, asked=12):
+def answers(*flags, **some):
     s = Server("--max-running-requests", "4", *flags)
     try:
-        got = answers_of(s, asked)
+        got = answers_of(s, **some)
         return got, s.metric("moonlet:draft_tokens_total"), s.metric("moonlet:draft_tokens_accepted_total")
     finally:
         assert s.stop() == 0
@@ -82,7 +82,7 @@ TREES = ("--speculative-eagle-topk", "4", "--speculative-num-draft-tokens", "12"
 @cache
 def on_ref(*flags):
     adaptive = () if "NONE" in flags else ("--speculative-disable-adaptive",)
-    return answers("--device", "ref", *adaptive, *flags, asked=6)
+    return answers("--device", "ref", *adaptive, *flags, asked=6, tokens=40)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_no_answer_changes_where_ranks_have_a_share_of_the_kv_cache_or_layers(sp
     drafts came true."""
     without = on_ref("--speculative-algorithm", "NONE")[0]
     one = on_ref(*drafts)
-    got = answers("--device", "ref", "--speculative-disable-adaptive", *split, *drafts, asked=6)
+    got = answers("--device", "ref", "--speculative-disable-adaptive", *split, *drafts, asked=6, tokens=40)
     assert [said(c) for c in got[0]] == [said(c) for c in one[0]] == [said(c) for c in without]
     assert got[1:] == one[1:] and 0 < got[2] < got[1]
 
