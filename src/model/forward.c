@@ -54,20 +54,20 @@ static void gather_stream(model *m, i64 n) {
 
 static bool is_dense(const model *m, i64 layer) { return layer < m->c->n_dense; }
 
-static absorb_q_args absorb_of(model *m, const layer_weights *w, i64 n) {
+static void *forward_row_at(const model *m, void *x, i64 row, i64 width) {
+    return (u8 *)x + (u64)(row * width) * m->act_size;
+}
+
+static absorb_q_args absorb_of(model *m, const layer_weights *w, i64 first, i64 n) {
     const model_config *c = m->c;
     return (absorb_q_args){.kv_b = w->kv_b,
-                           .q = m->q,
-                           .out = m->q_abs,
+                           .q = forward_row_at(m, m->q, first, c->n_heads * (c->nope + c->rope)),
+                           .out = forward_row_at(m, m->q_abs, first, c->n_heads * (c->kv_lora + c->rope)),
                            .n = n,
                            .n_heads = c->n_heads,
                            .nope = c->nope,
                            .rope = c->rope,
                            .latent = c->kv_lora};
-}
-
-static void *forward_row_at(const model *m, void *x, i64 row, i64 width) {
-    return (u8 *)x + (u64)(row * width) * m->act_size;
 }
 
 /* The latent rows of queries and keys. Ranks that have their own rows of h alone multiply these, and get the others'
@@ -92,8 +92,8 @@ static bool projects_own_rows(const model *m) {
     return !m->lim.kv.by_sequence && c->q_lora && c->q_lora % 8 == 0 && (c->kv_lora + c->rope) % 8 == 0;
 }
 
-/* From rows [first, first + n) of h to the KV rows and the queries: q_abs of the first n_abs rows, q, rotated, if there
- * are others. n_abs is 0 if first is not. */
+/* From rows [first, first + n) of h to the KV rows and the queries: q_abs of the first n_abs of them, q, rotated, if
+ * there are others. */
 static void project(model *m, const layer_weights *w, void *kv, i64 first, i64 n, i64 n_abs) {
     const model_config *c = m->c;
     i64 width = c->n_heads * (c->nope + c->rope), kv_width = c->kv_lora + c->rope;
@@ -128,11 +128,11 @@ static void project(model *m, const layer_weights *w, void *kv, i64 first, i64 n
                                                              .latent = c->kv_lora,
                                                              .rope = c->rope,
                                                              .eps = (f32)c->lora_norm_eps}};
-    absorb_q_args absorb = absorb_of(m, w, n_abs);
+    absorb_q_args absorb = absorb_of(m, w, first, n_abs);
     if (n_abs == n && c->q_lora) {
         fused_mla_queries(
-            m->o, &(mla_queries_args){
-                      .latent_norm_kv_write = latent_norm_kv_write, .q_b = w->q_b, .q = m->q, .absorb = absorb});
+            m->o,
+            &(mla_queries_args){.latent_norm_kv_write = latent_norm_kv_write, .q_b = w->q_b, .q = q, .absorb = absorb});
         return;
     }
     fused_latent_norm_kv_write(m->o, &latent_norm_kv_write);
@@ -153,18 +153,18 @@ void model_copy_rows(model *m, void *kv, i64 layers) {
                                         .layer_bytes = m->kv_layer});
 }
 
-/* Attention of the rows in decode form: over the KV rows that are here, of all heads where ranks have a share of them
+/* Attention of rows in decode form: over the KV rows that are here, of all heads where ranks have a share of them
  * each. */
-static mla_decode_args forward_decode_of(const model *m, const void *kv, i64 n) {
+static mla_decode_args forward_decode_of(const model *m, const void *kv, row_range rows) {
     const model_config *c = m->c;
-    mla_decode_args a = {.q = m->q_abs,
+    mla_decode_args a = {.q = forward_row_at(m, m->q_abs, rows.from, c->n_heads * (c->kv_lora + c->rope)),
                          .kv = kv,
-                         .pages = m->tables_dev.pages,
-                         .kv_len = m->tables_dev.kv_len,
-                         .out = m->attn_latent,
+                         .pages = m->tables_dev.pages + rows.from * m->lim.seq_pages,
+                         .kv_len = m->tables_dev.kv_len + rows.from,
+                         .out = forward_row_at(m, m->attn_latent, rows.from, c->n_heads * c->kv_lora),
                          .workspace = m->workspace,
                          .kv_type = m->lim.kv_type,
-                         .n = n,
+                         .n = rows.to - rows.from,
                          .n_heads = c->n_heads,
                          .latent = c->kv_lora,
                          .rope = c->rope,
@@ -193,17 +193,18 @@ static void attend_in_parts(model *m, const mla_decode_args *here) {
                                        .latent = c->kv_lora});
 }
 
-/* attn[0..n) for the rows in decode form, from q_abs. */
-static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i64 n) {
+/* attn of rows in decode form, from q_abs; where KV rows are shared, of those from the first on. */
+static void attend_absorbed(model *m, const layer_weights *w, const void *kv, row_range rows) {
     const model_config *c = m->c;
-    const mla_decode_values_args a = {.decode = forward_decode_of(m, kv, n),
-                                      .values = {.kv_b = w->kv_b,
-                                                 .x = m->attn_latent,
-                                                 .out = m->attn,
-                                                 .n = n,
-                                                 .n_heads = c->n_heads,
-                                                 .latent = c->kv_lora,
-                                                 .v_dim = c->v_dim}};
+    const mla_decode_values_args a = {
+        .decode = forward_decode_of(m, kv, rows),
+        .values = {.kv_b = w->kv_b,
+                   .x = forward_row_at(m, m->attn_latent, rows.from, c->n_heads * c->kv_lora),
+                   .out = forward_row_at(m, m->attn, rows.from, c->n_heads * c->v_dim),
+                   .n = rows.to - rows.from,
+                   .n_heads = c->n_heads,
+                   .latent = c->kv_lora,
+                   .v_dim = c->v_dim}};
     if (!kv_is_shared(m->lim.kv)) return fused_mla_decode_values(m->o, &a);
     if (kv_is_merged(m->lim.kv))
         attend_in_parts(m, &a.decode);
@@ -239,35 +240,57 @@ static void attend_expanded(model *m, const layer_weights *w, const void *kv, co
                                                 .scale = m->softmax_scale});
 }
 
-/* attn of rows [first, first + n) to their place in `attended`. */
-static void put_attended(model *m, const layer_weights *w, i64 first, i64 n) {
+/* attn of some rows to their place in `attended`. */
+static void put_attended(model *m, const layer_weights *w, row_range rows) {
     const model_config *c = m->c;
     const i64 width = c->n_heads * c->v_dim;
-    forward_linear(m, w->o, forward_row_at(m, m->attn, first, width), width,
-                   forward_row_at(m, m->attended, first, c->hidden), c->hidden, n);
+    forward_linear(m, w->o, forward_row_at(m, m->attn, rows.from, width), width,
+                   forward_row_at(m, m->attended, rows.from, c->hidden), c->hidden, rows.to - rows.from);
 }
 
-/* delta = Attn(h) of the rows that are this rank's, 0 of the others, so that the sum over ranks is everybody's. Rows in
- * decode form are projected all, whoever attends for them: it is the weights that take time. */
+/* Does a batch's attention begin with rows that hang on whose they are, and not on how many there are? Else it may have
+ * been recorded. */
+static bool picks_rows(const model *m, i64 n, i64 n_abs) {
+    return m->lim.kv.by_sequence && (n > n_abs || n > RECORDED);
+}
+
+/* From the first to the last row of spans of a form whose sequences are this rank's: those of others are among them
+ * only where the batch does not bring each rank's together. */
+static row_range own_rows_of(const model *m, const model_batch *b, bool absorbed) {
+    row_range own = {0, 0};
+    for (i64 i = 0; i < b->n_spans; i++) {
+        const model_span *s = &b->spans[i];
+        if (s->absorbed != absorbed || kv_owner(m->lim.kv, span_page(s, 0)) != m->lim.kv.rank) continue;
+        if (own.from == own.to) own.from = s->first;
+        own.to = s->first + s->n;
+    }
+    return own;
+}
+
+/* The rows in decode form that this rank attends for: of few rows all, since it is the weights that take time. */
+static row_range attended_rows_of(const model *m, const model_batch *b, i64 n_abs) {
+    return picks_rows(m, b->n, n_abs) ? own_rows_of(m, b, true) : (row_range){0, n_abs};
+}
+
+/* delta = Attn(h) of the rows that are this rank's, 0 of the others, so that the sum over ranks is everybody's. */
 static void attend_apart(model *m, const layer_weights *w, void *kv, const model_batch *b, i64 n_abs) {
     const i32 *pages = m->tables_dev.pages + n_abs * m->lim.seq_pages;
-    if (b->n > n_abs) m->deferred.parts = 0; /* feed_forward() has finished the norm */
-    if (n_abs) {
-        project(m, w, kv, 0, n_abs, n_abs);
+    const row_range decode = attended_rows_of(m, b, n_abs), prompts = own_rows_of(m, b, false);
+    if (picks_rows(m, b->n, n_abs)) m->deferred.parts = 0; /* feed_forward() has finished the norm */
+    if (decode.to > decode.from) {
+        project(m, w, kv, decode.from, decode.to - decode.from, decode.to - decode.from);
         if (m->branched) model_copy_rows(m, kv, 1);
-        attend_absorbed(m, w, kv, n_abs);
-        put_attended(m, w, 0, n_abs);
+        attend_absorbed(m, w, kv, decode);
+        put_attended(m, w, decode);
     }
+    if (prompts.to > prompts.from) project(m, w, kv, prompts.from, prompts.to - prompts.from, 0);
     for (i64 i = 0; i < b->n_spans; i++) {
         const model_span *s = &b->spans[i];
         if (s->absorbed) continue;
-        if (kv_owner(m->lim.kv, s->pages[0]) == m->lim.kv.rank) {
-            project(m, w, kv, s->first, s->n, 0);
-            attend_expanded(m, w, kv, s, pages);
-            put_attended(m, w, s->first, s->n);
-        }
+        if (kv_owner(m->lim.kv, s->pages[0]) == m->lim.kv.rank) attend_expanded(m, w, kv, s, pages);
         pages += m->lim.seq_pages;
     }
+    if (prompts.to > prompts.from) put_attended(m, w, prompts);
     m->o->gather(m->o, &(gather_args){.x = m->attended,
                                       .rows = m->tables_dev.own,
                                       .out = m->delta,
@@ -296,7 +319,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     m->own = m->kept.normed;
     project(m, w, kv, 0, b->n, n_abs);
     if (m->branched) model_copy_rows(m, kv, 1);
-    if (n_abs) attend_absorbed(m, w, kv, n_abs);
+    if (n_abs) attend_absorbed(m, w, kv, (row_range){0, n_abs});
     const i32 *pages = m->tables_dev.pages + n_abs * m->lim.seq_pages;
     for (i64 s = 0; s < b->n_spans; s++) {
         if (b->spans[s].absorbed) continue;
@@ -381,8 +404,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_wat
     /* behind the last layer of a stage the sum alone is needed, whatever norms it */
     const op_weight *weight = !last ? w[1].attn_norm : model_ends(c) ? m->w.norm : w->attn_norm;
     norm_args norm = forward_norm_of(m, weight, m->delta, n, (i32)(c->layer_first + layer) + 1);
-    /* attend_apart() looks at rows that do not begin with the first */
-    deferred_norm *deferred = last || (m->lim.kv.by_sequence && n > n_abs) ? NULL : &m->deferred;
+    deferred_norm *deferred = last || picks_rows(m, n, n_abs) ? NULL : &m->deferred;
     expect_rows(m, n, last ? !model_ends(c) : projects_own_rows(m));
     if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
@@ -564,8 +586,9 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                                               .n = b->n,
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
-    if (n_abs && m->decode_plan)
-        fused_mla_decode_plan(m->o, &(mla_decode_plan_args){forward_decode_of(m, NULL, n_abs)});
+    const row_range decode = attended_rows_of(m, b, n_abs);
+    if (decode.to > decode.from && m->decode_plan)
+        fused_mla_decode_plan(m->o, &(mla_decode_plan_args){forward_decode_of(m, NULL, decode)});
     if (model_begins(c))
         embed_rows(m, b);
     else

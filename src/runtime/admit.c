@@ -121,8 +121,7 @@ void leave_running(scheduler *s, task *t, bool keep) {
     t->running = false;
 }
 
-/* Where t's pages are: the rank that attends for it, 0 where all do. */
-static i64 task_share_of(const scheduler *s, const task *t) {
+i64 task_share_of(const scheduler *s, const task *t) {
     return t->n_pages ? t->pages[0] % engine_sequence_ranks(s->g) : 0;
 }
 
@@ -242,7 +241,8 @@ static task *candidate(scheduler *s) {
 }
 
 /* What the running prompts make of the next chunks. Prompts of more than half a chunk are long: two of them at a time,
- * more would only hold pages; the short ones share the other half. */
+ * or one for each rank that attends for sequences of its own; more would only hold pages. The short ones share the
+ * other half. */
 typedef struct {
     i64 prompts, n_long, short_rows;
 } prompt_load;
@@ -276,9 +276,10 @@ void admit(scheduler *s) {
     s->match_lookups = LOOKUPS_MOST;
     for (task *t; passed < PASSED_OVER_MOST && (t = candidate(s));) {
         prompt_load l = load_before(s, t);
+        const i64 most_long = max_i64(2, engine_sequence_ranks(s->g));
         i64 taken = l.short_rows + (l.n_long ? ceil_div(s->g->chunk, 2) : 0);
         if (taken >= s->g->chunk || l.prompts >= s->g->lim.prefill_spans) return;
-        if (worth_waiting(s, t) || (l.n_long >= 2 && is_long(s, t))) {
+        if (worth_waiting(s, t) || (l.n_long >= most_long && is_long(s, t))) {
             t->skipped = s->round;
             passed++;
         } else if (!admit_one(s, t)) {

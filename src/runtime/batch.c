@@ -12,14 +12,17 @@ static bool wants_prompt_rows(const task *t) {
     return t->r.prompt_logprobs && in_prompt(t) && t->prompt_rows_done < t->r.n_prompt - 1;
 }
 
-/* What is left of a step's plan. */
+/* What is left of a step's plan; of its chunk, what each rank that attends for sequences of its own may have. */
 typedef struct {
-    i64 chunk, replay, spans, logits;
+    i64 chunk, replay, spans, logits, of_share[COMM_RANKS_MAX];
 } budget;
 
+static i64 chunk_left(const budget *b, i64 share) { return min_i64(b->chunk, b->of_share[share]); }
+
 /* Gives t up to `most` more rows. */
-static void give(task *t, i64 most, budget *b) {
-    i64 n = min_i64(min_i64(pending(t) - t->n_step, most), b->chunk);
+static void give(const scheduler *s, task *t, i64 most, budget *b) {
+    const i64 share = task_share_of(s, t);
+    i64 n = min_i64(min_i64(pending(t) - t->n_step, most), chunk_left(b, share));
     if (!in_prompt(t)) n = min_i64(n, b->replay);
     if (wants_prompt_rows(t)) n = min_i64(n, b->logits);
     if (n <= 0 || (in_prompt(t) && !t->n_step && !b->spans)) return;
@@ -27,6 +30,7 @@ static void give(task *t, i64 most, budget *b) {
     if (!in_prompt(t)) b->replay -= n;
     if (wants_prompt_rows(t)) b->logits -= n;
     b->chunk -= n;
+    b->of_share[share] -= n;
     t->n_step += n;
 }
 
@@ -70,11 +74,33 @@ static i64 plan_decoding(scheduler *s, i64 *replay, i64 *waiting) {
 
 /* ---- The plan ---- */
 
-/* Every decoding task runs. Of the chunk, the task that began first gets half, the rest goes to the shortest
- * ones: a short prompt does not wait for a long one, and a long one is never slower than half speed. */
+/* Of the chunk, the task that began first gets half, the rest goes to the shortest ones: a short prompt does not wait
+ * for a long one, and a long one is never slower than half speed. */
+static void give_chunk(const scheduler *s, task *first, task **rest, i64 n, budget *b) {
+    const i64 most = chunk_left(b, task_share_of(s, first));
+    give(s, first, n ? ceil_div(most, 2) : most, b);
+    for (i64 i = 0; i < n; i++) give(s, rest[i], b->chunk, b);
+    give(s, first, b->chunk, b);
+}
+
+/* Ranks that attend for sequences of their own wait for the one with most rows: first each has as much of the chunk,
+ * of which its prompts are given as give_chunk() says; then what is left is for all. */
+static void give_in_shares(const scheduler *s, task *first, task **rest, i64 n, budget *b) {
+    bool waits[COMM_RANKS_MAX] = {false};
+    i64 shares = 0;
+    waits[task_share_of(s, first)] = true;
+    for (i64 i = 0; i < n; i++) waits[task_share_of(s, rest[i])] = true;
+    for (i64 i = 0; i < COMM_RANKS_MAX; i++) shares += waits[i];
+    for (int equal = shares > 1; equal >= 0; equal--) {
+        for (i64 i = 0; i < COMM_RANKS_MAX; i++) b->of_share[i] = equal ? ceil_div(b->chunk, shares) : b->chunk;
+        give_chunk(s, first, rest, n, b);
+    }
+}
+
+/* Every decoding task runs. */
 static void plan(scheduler *s, task **rest, i64 *waiting) {
     const model_limits *l = &s->g->lim;
-    budget b = {0, l->decode_rows, l->prefill_spans, l->logit_rows - s->g->max_running};
+    budget b = {0, l->decode_rows, l->prefill_spans, l->logit_rows - s->g->max_running, {0}};
     task *first = NULL;
     i64 n = 0;
     const i64 answers = plan_decoding(s, &b.replay, waiting);
@@ -92,10 +118,8 @@ static void plan(scheduler *s, task **rest, i64 *waiting) {
         rest[at] = t;
     }
     if (!first) return;
-    i64 chunk = b.chunk = prefill_budget_allowance(&s->budget, max_i64(answers, *waiting), n + 1);
-    give(first, n ? ceil_div(chunk, 2) : chunk, &b);
-    for (i64 i = 0; i < n; i++) give(rest[i], b.chunk, &b);
-    give(first, b.chunk, &b);
+    b.chunk = prefill_budget_allowance(&s->budget, max_i64(answers, *waiting), n + 1);
+    give_in_shares(s, first, rest, n, &b);
 }
 
 static void add_out(batch *b, task *t, i64 row, i64 position, out_kind kind) {
@@ -150,14 +174,18 @@ static bool wants_every_row(const scheduler *s) {
     return draws_on_device(s) && rows <= s->g->lim.logit_rows;
 }
 
-/* Spans in decode form come first. */
+/* Spans in decode form come first; of each form, those for which a rank attends alone stand together. */
 void batch_build(scheduler *s, batch *b) {
+    const i64 shares = engine_sequence_ranks(s->g);
     plan(s, b->tasks, &b->n_waiting);
     const bool every = wants_every_row(s);
     b->n_rows = b->n_spans = b->n_outs = b->n_answers = b->n_copies = b->n_trees = 0;
-    for (int form = 0; form < 2; form++)
-        for (i64 i = 0; i < s->n_running; i++)
-            if (s->running[i]->n_step && in_prompt(s->running[i]) == form) add_span(s, b, s->running[i], every);
+    for (i64 k = 0; k < 2 * shares; k++)
+        for (i64 i = 0; i < s->n_running; i++) {
+            task *t = s->running[i];
+            if (t->n_step && in_prompt(t) == (k >= shares) && task_share_of(s, t) == k % shares)
+                add_span(s, b, t, every);
+        }
 }
 
 /* ---- Results ---- */

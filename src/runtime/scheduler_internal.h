@@ -307,6 +307,8 @@ i64 reuse_limit(const task *t);
 i64 reusable_pages(const scheduler *s, const task *t);
 /* Of its KV rows those that a cache may have. */
 i64 cacheable_rows(const scheduler *s, const task *t);
+/* Where t's pages are: the rank that attends for it, 0 where all do. */
+i64 task_share_of(const scheduler *s, const task *t);
 /* Pages whose rows are all written go into the prefix cache. */
 void cache_prefix(scheduler *s, task *t);
 void leave_running(scheduler *s, task *t, bool keep);

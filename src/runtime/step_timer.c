@@ -127,10 +127,15 @@ status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seco
 }
 
 status step_timer_decode(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e) {
-    const i64 n = sequences * rows;
-    for (i64 i = 0; i < sequences; i++)
-        m->spans[i] =
-            (model_span){.first = i * rows, .n = rows, .pos0 = pos, .pages = m->pages + i * m->each, .absorbed = true};
+    const i64 n = sequences * rows, shares = engine_sequence_ranks(m->g);
+    i64 at = 0;
+    for (i64 share = 0; share < shares; share++) /* as in serving, those of a rank stand together */
+        for (i64 i = 0; i < sequences; i++) {
+            const i32 *pages = m->pages + i * m->each;
+            if (pages[0] % shares != share) continue;
+            m->spans[at] = (model_span){.first = at * rows, .n = rows, .pos0 = pos, .pages = pages, .absorbed = true};
+            at++;
+        }
     for (i64 i = 0; i < n; i++) m->out_rows[i] = (i32)i;
     return step(m, n, sequences, n, seconds, e);
 }

@@ -7,6 +7,7 @@
 #include "kernels/gpu/gpu.h"
 #include "model/model_internal.h"
 #include "model_logits.h"
+#include "rows_apart.h"
 #include "runtime/engine_internal.h"
 #include <unistd.h>
 
@@ -293,6 +294,8 @@ static void models_divided(void **state) {
     experts_spread(dir, &four, 4, 2);
     for (int f = WF_BF16; f <= WF_INT8_ROW; f++) experts_move(&four, (weight_format)f);
     apart(dir, &four);
+    rows_apart_agree("two GPUs with many sequences apart", dir,
+                     (engine_options){.device = "cuda", .tp = 2, .dp_attention = true}, 0.04);
     draws_agree("two GPUs that attend apart", dir, (engine_options){.device = "cuda", .tp = 2, .dp_attention = true},
                 0.04);
     draws_agree("two GPUs that attend apart, with whole experts", dir,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "drawn_tokens.h"
 #include "model_logits.h"
+#include "rows_apart.h"
 #include "runtime/engine_internal.h"
 #include <unistd.h>
 
@@ -205,6 +206,24 @@ static void tokens_are_drawn(void **state) {
     random_model_remove(dir);
 }
 
+/* Also of prompts that are each a rank's own: steps of many sequences. */
+static void many_rows_apart(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char dir[64];
+        assert_true(random_model_write(&models[2 + 4 * i], 31, dir, NULL));
+        for (i64 tp = 2; tp <= 8; tp *= 4) {
+            rows_apart_agree("ranks of ref that attend apart", dir,
+                             (engine_options){.device = "ref", .tp = tp, .threads = tp, .dp_attention = true},
+                             REF_BOUND);
+            rows_apart_agree("ranks of cpu that attend apart", dir,
+                             (engine_options){.device = "cpu", .tp = tp, .threads = tp, .dp_attention = true},
+                             PERCENT_CPU / 100.0);
+        }
+        random_model_remove(dir);
+    }
+}
+
 /* ---- Ranks that fail ---- */
 
 static void (*real_norm)(const ops *o, const norm_args *a);
@@ -291,9 +310,13 @@ static void a_rank_that_fails(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats),           cmocka_unit_test(kv_pages_over_ranks),
-        cmocka_unit_test(converted_experts), cmocka_unit_test(what_cannot_be_divided),
-        cmocka_unit_test(tokens_are_drawn),  cmocka_unit_test(a_rank_that_stalls),
+        cmocka_unit_test(formats),
+        cmocka_unit_test(kv_pages_over_ranks),
+        cmocka_unit_test(converted_experts),
+        cmocka_unit_test(what_cannot_be_divided),
+        cmocka_unit_test(tokens_are_drawn),
+        cmocka_unit_test(many_rows_apart),
+        cmocka_unit_test(a_rank_that_stalls),
         cmocka_unit_test(a_rank_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

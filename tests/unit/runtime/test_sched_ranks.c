@@ -2,7 +2,7 @@
  * does not come. */
 #include "sched_util.h"
 
-#include "runtime/engine_internal.h"
+#include "runtime/scheduler_internal.h"
 #include <math.h>
 #include <unistd.h>
 
@@ -21,7 +21,8 @@ static engine *open_ranks(i64 tp, i64 dcp, i64 kv_tokens, f64 timeout) {
                         .kv_tokens = kv_tokens,
                         .tp = tp,
                         .dcp = max_i64(dcp, 0),
-                        .dp_attention = dcp < 0,
+                        .dp_attention = (dcp < 0),
+                        .ep = (tp > 2 ? tp : 0), /* an expert of nano cannot be divided by four */
                         .dist_timeout = timeout};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
     return g;
@@ -66,6 +67,43 @@ static void the_same_tokens(void **state) {
     for (int e = 0; e < ENGINES; e++) free_all(all[e]);
 }
 
+/* Rows that each request had in the first step, of prompts of so many tokens on `ranks` ranks with sequences of
+ * their own. */
+static void first_rows(i64 ranks, const i64 *prompts, i64 n, i64 *rows) {
+    job *all[4];
+    engine *g = open_ranks(ranks, ranks > 1 ? -1 : 1, 4096, 0);
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true});
+    for (i64 i = 0; i < n; i++) must_submit(s, all[i] = make_job((u64)i + 1, prompts[i], 1));
+    scheduler_step(s);
+    for (i64 i = 0; i < n; i++) {
+        rows[i] = all[i]->ended ? prompts[i] : 0;
+        for (i64 k = 0; k < s->n_running; k++)
+            if (s->running[k]->id == all[i]->id) rows[i] = s->running[k]->n_kv;
+    }
+    while (scheduler_step(s)) must_check(s);
+    for (i64 i = 0; i < n; i++) assert_true(all[i]->ended && all[i]->n_out == 1), free(all[i]);
+    scheduler_close(s);
+    engine_close(g);
+}
+
+/* A chunk of 32. As many long prompts as there are ranks go at once; a rank that needs less leaves the rest. */
+static void ranks_apart_share_a_chunk(void **state) {
+    (void)state;
+    static const struct {
+        i64 ranks, n, prompts[4], rows[4];
+    } cases[] = {{1, 3, {100, 100, 100}, {16, 16}},     {2, 3, {100, 100, 100}, {16, 16}},
+                 {4, 3, {100, 100, 100}, {10, 11, 11}}, {4, 3, {100, 100, 4}, {14, 14, 4}},
+                 {1, 3, {100, 8, 8}, {16, 8, 8}},       {4, 3, {100, 8, 8}, {16, 8, 8}}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        i64 rows[4];
+        first_rows(cases[c].ranks, cases[c].prompts, cases[c].n, rows);
+        for (i64 i = 0; i < cases[c].n; i++)
+            if (rows[i] != cases[c].rows[i])
+                fail_msg("case %zu: prompt %lld of %lld has %lld rows, not %lld", c, (long long)i,
+                         (long long)cases[c].n, (long long)rows[i], (long long)cases[c].rows[i]);
+    }
+}
+
 static void (*real_norm)(const ops *o, const norm_args *a);
 static bool stall;
 
@@ -103,6 +141,7 @@ static void a_rank_that_stalls(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_tokens), cmocka_unit_test(a_rank_that_stalls)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_tokens), cmocka_unit_test(ranks_apart_share_a_chunk),
+                                       cmocka_unit_test(a_rank_that_stalls)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
