@@ -99,16 +99,18 @@ static __device__ inline int tile_token(int j, int k) {
 template <typename F> static __device__ inline void tile_product(const tile_weights &w, F x_of, tile_sums sums) {
     __shared__ __align__(16) gpu_bf16 memory[2][TILE_ROWS + TILE_TOKENS][TILE_STRIDE];
     int thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
-    int row = thread / 2, part = thread % 2 * 16, which = row / TILE_HALF, token = thread / 4, piece = thread % 4 * 8;
-    const gpu_matrix m = *w.w[which];
+    int row = thread / 2, part = thread % 2 * 16, token = thread / 4, piece = thread % 4 * 8;
+    const bool second = row >= TILE_HALF; /* chosen, not indexed: an index would put w into local memory */
+    const gpu_matrix m = second ? *w.w[1] : *w.w[0];
     const bool scaled = in_bytes(w.w[0]->format) || in_bytes(w.w[1]->format);
-    gpu_i64 weight_row = w.first[which] + row % TILE_HALF, cols = m.cols;
+    gpu_i64 weight_row = (second ? w.first[1] : w.first[0]) + row % TILE_HALF, end = second ? w.end[1] : w.end[0],
+            cols = m.cols;
     const gpu_bf16 *x = x_of(token);
     tile_sums own; /* of a step, or of all steps if nothing is scaled */
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 4; j++)
             for (int k = 0; k < 4; k++) sums[i][j][k] = own[i][j][k] = 0;
-    tile_load next = tile_load_weight(m, weight_row, w.end[which], part);
+    tile_load next = tile_load_weight(m, weight_row, end, part);
     uint4 next_x = {0, 0, 0, 0};
     if (x && piece < cols) next_x = *(const uint4 *)(x + piece);
     for (gpu_i64 col = 0; col < cols; col += TILE_K) {
@@ -118,7 +120,7 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
         *(uint4 *)&now[TILE_ROWS + token][piece] = next_x;
         __syncthreads();
         gpu_i64 ahead = col + TILE_K;
-        next = tile_load_weight(m, weight_row, w.end[which], ahead + part);
+        next = tile_load_weight(m, weight_row, end, ahead + part);
         next_x = {0, 0, 0, 0};
         if (x && ahead + piece < cols) next_x = *(const uint4 *)(x + ahead + piece);
 #pragma unroll

@@ -68,8 +68,12 @@ KERNEL(linear_tile, gpu_linear_args) {
         tile_product(
             w, [&](int j) { return token + j < a.n ? a.x + (token + j) * a.x_stride + head * a.x_step : nullptr; },
             sums);
+        /* unrolled all, so that the sums stay in registers */
+#pragma unroll
         for (int i = 0; i < 2; i++)
+#pragma unroll
             for (int j = 0; j < 4; j++)
+#pragma unroll
                 for (int k = 0; k < 4; k++) {
                     gpu_i64 r = row + tile_row(i, k), at = token + tile_token(j, k);
                     if (r < a.rows && at < a.n) linear_put(a, at * a.y_stride + head * a.y_step + r, sums[i][j][k]);
