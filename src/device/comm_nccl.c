@@ -1,6 +1,7 @@
 #include "device/comm_nccl.h"
 #include "base/log.h"
 #include "base/opt.h"
+#include "base/thread.h"
 #include "device/gpu_internal.h"
 #include "device/nccl_symbols.h"
 #include <dlfcn.h>
@@ -398,10 +399,10 @@ static status nccl_start_ends(nccl_group *g, comm *const *all, const ncclUniqueI
     }
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    int failed = pthread_create(&thread, NULL, nccl_start_main, s);
-    if (failed) {
+    status st = thread_start(&thread, "nccl-start", nccl_start_main, s, e);
+    if (st != ST_OK) {
         nccl_start_free(s);
-        return err_set(e, ST_NOMEM, "a thread to start NCCL: %s", strerror(failed));
+        return st;
     }
     clock_gettime(CLOCK_REALTIME, &t);
     const f64 end = (f64)t.tv_sec + (f64)t.tv_nsec * 1e-9 + g->deadline_s;
@@ -480,8 +481,7 @@ status comm_nccl_open(comm **out, gpu *const *gpus, i64 held, const host_group *
     }
     if (st == ST_OK) st = nccl_meeting_place(g, of, &id, e);
     if (st == ST_OK) st = nccl_start_ends(g, out, &id, e);
-    if (st == ST_OK && !(g->watched = !pthread_create(&g->watcher, NULL, nccl_watch, g)))
-        st = err_set(e, ST_NOMEM, "the thread that watches NCCL");
+    if (st == ST_OK) g->watched = (st = thread_start(&g->watcher, "nccl-watch", nccl_watch, g, e)) == ST_OK;
     for (i64 r = 0; st == ST_OK && r < held; r++) st = gpus[r]->dev.finish(&gpus[r]->dev, e);
     if (st == ST_OK) st = nccl_finish(out[0], e);
     for (i64 r = 0; st == ST_OK && r < held; r++) {

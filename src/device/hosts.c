@@ -1,6 +1,7 @@
 #include "device/hosts.h"
 #include "base/log.h"
 #include "base/opt.h"
+#include "base/thread.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -509,8 +510,7 @@ static status open_with(hosts **out, const mpi_plugin *p, i64 processes, f64 dea
     if (st == ST_OK && !(h->names = calloc((size_t)h->n, sizeof *h->names)))
         st = err_nomem(e, "the hosts' names", (u64)h->n * sizeof *h->names);
     if (st == ST_OK) st = meet_others(h, e);
-    if (st == ST_OK && !(h->watched = !pthread_create(&h->watcher, NULL, watch_hosts, h)))
-        st = err_set(e, ST_NOMEM, "the thread that watches other processes");
+    if (st == ST_OK) h->watched = (st = thread_start(&h->watcher, "host-watch", watch_hosts, h, e)) == ST_OK;
     *out = h;
     if (st != ST_OK) fail_silently(h, e);
     return st;

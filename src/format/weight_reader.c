@@ -1,7 +1,7 @@
 #include "format/weight_reader.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -185,14 +185,12 @@ static void *reader_main(void *arg) {
 
 static status start_readers(weight_reader *r, err *e) {
     u64 wanted = r->reads.needed / READ_PIECE + 1;
-    sigset_t all, before;
-    int failed = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
-    for (; !failed && r->n_threads < READ_THREADS && (u64)r->n_threads < wanted; r->n_threads += !failed)
-        failed = pthread_create(&r->threads[r->n_threads], NULL, reader_main, r);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return r->n_threads ? ST_OK : err_set(e, ST_NOMEM, "a thread that reads weights: %s", strerror(failed));
+    status st = ST_OK;
+    while (st == ST_OK && r->n_threads < READ_THREADS && (u64)r->n_threads < wanted) {
+        st = thread_start(&r->threads[r->n_threads], "weights", reader_main, r, e);
+        r->n_threads += st == ST_OK;
+    }
+    return r->n_threads ? ST_OK : st; /* fewer threads read slower */
 }
 
 /* ---- open and close ---- */

@@ -1,9 +1,9 @@
 #include "runtime/host_cache.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "runtime/engine_internal.h"
 #include "runtime/engine_kv.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -105,24 +105,18 @@ static void *copier_thread(void *ud) {
 }
 
 static status start_copiers(host_cache *c, engine *g, err *e) {
-    sigset_t all, before;
-    int failed = 0;
+    status st = ST_OK;
     for (; c->n_movers < THREADS; c->n_movers++) {
         c->copiers[c->n_movers].of = c;
-        const status st = kv_mover_open(&c->copiers[c->n_movers].mover, g, e);
+        st = kv_mover_open(&c->copiers[c->n_movers].mover, g, e);
         if (st != ST_OK) return st;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
-    while (!failed && c->n_threads < THREADS) {
+    while (st == ST_OK && c->n_threads < THREADS) {
         copier *k = &c->copiers[c->n_threads];
-        failed = pthread_create(&k->thread, NULL, copier_thread, k);
-        if (!failed) pthread_setname_np(k->thread, "host-cache");
-        c->n_threads += !failed;
+        st = thread_start(&k->thread, "host-cache", copier_thread, k, e);
+        c->n_threads += st == ST_OK;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? err_set(e, ST_LIMIT, "a thread for the host's KV pages cannot be started: %s", strerror(failed))
-                  : ST_OK;
+    return st;
 }
 
 /* ---- Open and close ---- */

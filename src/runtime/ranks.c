@@ -1,10 +1,11 @@
 #include "runtime/ranks.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "device/gpu.h"
 #include <omp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,20 +127,16 @@ static status start_threads(ranks *r, i64 from, i64 to, err *e) {
         pthread_cond_init(&t->work, NULL);
         pthread_cond_init(&t->rest, NULL);
     }
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);                     /* of a checkpoint that was cut: who reads it dies with a word */
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
-    int failed = 0;
-    i64 i = from;
-    for (; !failed && i < to; i++) {
+    status st = ST_OK;
+    for (i64 i = from; st == ST_OK && i < to; i++) {
+        char name[16];
         rank_thread *own = &t->of[t->n];
         *own = (rank_thread){.all = t, .rank = &r->of[i]};
-        failed = pthread_create(&own->id, NULL, rank_main, own);
-        if (!failed) t->n++;
+        snprintf(name, sizeof name, "rank %d", (int)(r->first + i));
+        st = thread_start(&own->id, name, rank_main, own, e);
+        t->n += st == ST_OK;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? err_set(e, ST_NOMEM, "the thread of rank %lld: %s", (long long)i - 1, strerror(failed)) : ST_OK;
+    return st;
 }
 
 rank *ranks_of_stage(const ranks *r, i64 stage, i64 *n) {

@@ -1,8 +1,8 @@
 #include "runtime/scheduler.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "runtime/scheduler_internal.h"
 #include <omp.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -304,15 +304,9 @@ bool scheduler_drain(scheduler *s, f64 timeout_s) {
 /* ---- Open and close ---- */
 
 static status start_thread(scheduler *s, err *e) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
-    int failed = pthread_create(&s->thread, NULL, engine_thread, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) return err_set(e, ST_LIMIT, "the engine thread cannot be started: %s", strerror(failed));
-    pthread_setname_np(s->thread, "engine");
-    s->thread_runs = true;
-    return ST_OK;
+    const status st = thread_start(&s->thread, "engine", engine_thread, s, e);
+    s->thread_runs = st == ST_OK;
+    return st;
 }
 
 static status open_samplers(scheduler *s, err *e) {

@@ -1,8 +1,8 @@
 #include "server/guard.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -19,7 +19,6 @@ static void *watch_over(void *ud) {
 
 status guard_begin(guard *g, f64 seconds, void (*hangs)(void *ud), void *ud, err *e) {
     pthread_condattr_t monotonic;
-    sigset_t all, before;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     *g = (guard){.until = (f64)now.tv_sec + (f64)now.tv_nsec * 1e-9 + fmin(seconds, 1e9), .hangs = hangs, .ud = ud};
@@ -28,14 +27,11 @@ status guard_begin(guard *g, f64 seconds, void (*hangs)(void *ud), void *ud, err
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&g->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
-    const int failed = pthread_create(&g->thread, NULL, watch_over, g);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failed) return ST_OK;
+    const status st = thread_start(&g->thread, "gpu-watch", watch_over, g, e);
+    if (st == ST_OK) return st;
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
-    return err_set(e, ST_LIMIT, "a thread that watches over the GPU cannot be started: %s", strerror(failed));
+    return st;
 }
 
 void guard_end(guard *g) {

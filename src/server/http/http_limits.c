@@ -1,6 +1,7 @@
 #include "server/http/http_limits.h"
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -160,10 +161,12 @@ status http_limits_open(http_limits **out, const http_limit_options *o, err *e) 
     l->o = *o;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->stop_cond, NULL);
-    if (!pthread_create(&l->sweeper, NULL, limits_sweep, l)) return l->sweeping = true, ST_OK;
+    const status st = thread_start(&l->sweeper, "http-limits", limits_sweep, l, e);
+    l->sweeping = st == ST_OK;
+    if (st == ST_OK) return st;
     http_limits_close(l);
     *out = NULL;
-    return err_set(e, ST_NOMEM, "no thread for the limits of connections");
+    return st;
 }
 
 void http_limits_close(http_limits *l) {

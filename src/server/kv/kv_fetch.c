@@ -1,9 +1,9 @@
 #include "server/kv/kv_fetch.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "server/kv/kv_pull.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -350,8 +350,6 @@ void kv_fetcher_add(kv_fetcher *f, const sched_kv *kv) {
 
 status kv_fetcher_start(kv_fetcher *f, scheduler *s, err *e) {
     const int n = f->o.n * KV_TRANSFERS_EACH * KV_CONNECTIONS_EACH;
-    sigset_t all, before;
-    int failed = 0;
     status st = ST_OK;
     f->s = s;
     f->hands = calloc((size_t)n, sizeof *f->hands);
@@ -360,17 +358,12 @@ status kv_fetcher_start(kv_fetcher *f, scheduler *s, err *e) {
         f->hands[f->n_hands] = (fetcher_hand){.f = f, .helps = f->n_hands % KV_CONNECTIONS_EACH};
         st = kv_puller_open(&f->hands[f->n_hands].puller, f->c, f->o.g, e);
     }
-    if (st != ST_OK) return st;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
-    while (!failed && f->n_threads < n) {
+    while (st == ST_OK && f->n_threads < n) {
         fetcher_hand *h = &f->hands[f->n_threads];
-        failed = pthread_create(&h->thread, NULL, fetcher_thread, h);
-        if (!failed) pthread_setname_np(h->thread, "kv-fetch");
-        f->n_threads += !failed;
+        st = thread_start(&h->thread, "kv-fetch", fetcher_thread, h, e);
+        f->n_threads += st == ST_OK;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? err_set(e, ST_LIMIT, "a thread for KV pages cannot be started: %s", strerror(failed)) : ST_OK;
+    return st;
 }
 
 /* ---- Open and close ---- */

@@ -2,6 +2,7 @@
 #include "base/json_size.h"
 #include "base/log.h"
 #include "base/siphash.h"
+#include "base/thread.h"
 #include "text/pyjson.h"
 #include <math.h>
 #include <pthread.h>
@@ -323,8 +324,9 @@ static wait_end compile_entry(constraint_cache *c, cache_entry *x, const constra
     j.source.stop = &j.stop;
     x->state = COMPILING;
     c->running++;
-    if (pthread_create(&thread, NULL, compile_thread, &j)) {
-        j.st = err_set(&j.why, ST_NOMEM, "no thread to compile in");
+    const status started = thread_start(&thread, "constraint", compile_thread, &j, &j.why);
+    if (started != ST_OK) {
+        j.st = started;
     } else {
         end = watch_compile(c, x, &j, who);
         pthread_mutex_unlock(&c->lock);

@@ -1,5 +1,6 @@
 #include "server/status/dashboard.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -64,8 +65,9 @@ status dashboard_open(dashboard **out, scheduler *s, metrics *m, err *e) {
     pthread_cond_init(&l->stopped, &attr);
     pthread_condattr_destroy(&attr);
     live_take(l);
-    l->runs = pthread_create(&l->thread, NULL, once_a_second, l) == 0;
-    return l->runs ? ST_OK : err_set(e, ST_NOMEM, "no thread for the live view");
+    const status st = thread_start(&l->thread, "live-view", once_a_second, l, e);
+    l->runs = st == ST_OK;
+    return st;
 }
 
 void dashboard_close(dashboard *l) {
