@@ -302,7 +302,7 @@ static void span_result(scheduler *s, batch *b, i64 i) {
     if (!t) return;
     const bool prompt = t->n_kv < t->r.n_prompt;
     const i64 n = p->n - b->drafts[i];
-    if (b->flies) t->n_flight -= n;
+    if (b->pipelined) t->n_flight -= n;
     for (i64 k = 0; k < n; k++) {
         i32 mark = b->bad[p->first + k];
         if (!mark) continue;
@@ -337,8 +337,8 @@ static void batch_count(scheduler *s, const batch *b, f64 seconds) {
             prompt += b->spans[i].n, good += b->tasks[i] ? b->spans[i].n : 0; /* who left had a bad row */
     }
     /* a reader's next token comes when each batch under way has had its turn */
-    prefill_budget_note(&s->budget, prompt, b->flies ? max_i64(answers, b->n_waiting) : answers,
-                        b->flies ? seconds * (f64)s->depth : seconds);
+    prefill_budget_note(&s->budget, prompt, b->pipelined ? max_i64(answers, b->n_waiting) : answers,
+                        b->pipelined ? seconds * (f64)s->depth : seconds);
     pthread_mutex_lock(&s->lock);
     s->stats.prefilled_tokens += good;
     s->stats.steps++;
@@ -512,7 +512,7 @@ status batch_queue_draws(scheduler *s, batch *b, err *e) {
 }
 
 void run_batch(scheduler *s) {
-    if (pipeline_flies(s)) return run_pipeline(s);
+    if (pipeline_is_on(s)) return run_pipeline(s);
     s->shares = 1;
     err e = {0};
     status st = ST_OK;
@@ -525,7 +525,7 @@ void run_batch(scheduler *s) {
         reserve_pages(s);
         batch_build(s, b);
         plan_draws(s, b);
-        b->queued_ahead = b->flies = false;
+        b->queued_ahead = b->pipelined = false;
         if (b->n_rows) st = batch_queue(s, b, &e);
         if (st == ST_OK && drafts_collect_late(s)) st = drafts_collect(s, &e), drafts_arrive(b);
         if (st == ST_OK && !b->n_rows) return;
@@ -535,7 +535,7 @@ void run_batch(scheduler *s) {
     batch *next = &s->batches[b == s->batches];
     if (st == ST_OK && build_ahead(s, b, next)) {
         st = batch_queue(s, next, &e);
-        next->queued_ahead = true, next->flies = false;
+        next->queued_ahead = true, next->pipelined = false;
         s->ahead = next;
     }
     const model_batch m = model_batch_of(s, b);

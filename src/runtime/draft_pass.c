@@ -96,17 +96,18 @@ static void add_kept_span(scheduler *s, const batch *b, i64 i, draft_batch *pass
 status drafts_keep(scheduler *s, batch *b, err *e) {
     draft_batch pass = {.spans = s->drafts.spans, .steps = 1};
     b->kept = false;
-    if (!drafts_by_model(s) || !(s->overlap || b->flies) || s->g->profile || !b->on_device) return ST_OK;
-    if (!b->flies && b->n_outs != b->n_rows) return ST_OK; /* the prompts' first tokens are to be followed by guesses */
+    if (!drafts_by_model(s) || !(s->overlap || b->pipelined) || s->g->profile || !b->on_device) return ST_OK;
+    if (!b->pipelined && b->n_outs != b->n_rows)
+        return ST_OK; /* the prompts' first tokens are to be followed by guesses */
     for (i64 i = 0; i < b->n_spans; i++)
-        if (!(b->spans[i].absorbed || b->flies) || b->drafts[i]) return ST_OK;
+        if (!(b->spans[i].absorbed || b->pipelined) || b->drafts[i]) return ST_OK;
     for (i64 i = 0; i < b->n_outs; i++)
         if (b->keep[i]) return ST_OK;
     if (drafts_next(s)) return ST_OK;
     for (i64 i = 0; i < b->n_spans; i++) add_kept_span(s, b, i, &pass);
     b->kept = true;
     s->drafts.n_chosen += drafts_answers(s, b);
-    if (!b->flies || s->drafts.n_chosen >= drafts_answers(s, NULL)) s->drafts.next = -1, s->drafts.n_chosen = 0;
+    if (!b->pipelined || s->drafts.n_chosen >= drafts_answers(s, NULL)) s->drafts.next = -1, s->drafts.n_chosen = 0;
     return pass.n_spans ? engine_queue_drafts(s->g, &pass, e) : ST_OK;
 }
 

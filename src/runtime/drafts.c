@@ -191,17 +191,17 @@ i64 drafts_answers(const scheduler *s, const batch *b) {
 
 /* Batches of a pipeline have a share of the answers each, and may come unevenly: noted are those together that have as
  * many answers as there are, as one step. */
-static void note_flown(scheduler *s, i64 answers, f64 seconds) {
+static void note_pipelined(scheduler *s, i64 answers, f64 seconds) {
     draft_pass *d = &s->drafts;
     const i64 all = max_i64(drafts_answers(s, NULL), answers);
-    if (!d->flew)
-        d->n_flown = 0, d->flown_s = 0; /* the first one goes through all stages */
+    if (!d->pipelined)
+        d->n_pipelined = 0, d->pipelined_s = 0; /* the first one goes through all stages */
     else
-        d->n_flown += answers, d->flown_s += seconds;
-    d->flew = true;
-    if (!d->n_flown || d->n_flown < all) return;
-    draft_policy_step(&d->policy, all, 0, 0, d->flown_s * (f64)all / (f64)d->n_flown);
-    d->n_flown = 0, d->flown_s = 0;
+        d->n_pipelined += answers, d->pipelined_s += seconds;
+    d->pipelined = true;
+    if (!d->n_pipelined || d->n_pipelined < all) return;
+    draft_policy_step(&d->policy, all, 0, 0, d->pipelined_s * (f64)all / (f64)d->n_pipelined);
+    d->n_pipelined = 0, d->pipelined_s = 0;
 }
 
 /* What a step took from the results of the one before: of two steps that have no more rows of prompts than answers with
@@ -217,10 +217,10 @@ static void note_step(scheduler *s, const batch *b) {
     }
     const bool counts = answers && prompts <= answers * (1 + s->drafts.policy.most);
     s->drafts.results_s = counts ? now : 0;
-    if (!b->flies || !counts || before <= 0) s->drafts.flew = false;
+    if (!b->pipelined || !counts || before <= 0) s->drafts.pipelined = false;
     if (!counts || before <= 0 || most > s->drafts.policy.most) return;
-    if (b->flies)
-        note_flown(s, answers, now - before);
+    if (b->pipelined)
+        note_pipelined(s, answers, now - before);
     else
         draft_policy_step(&s->drafts.policy, answers, most, all, now - before);
 }

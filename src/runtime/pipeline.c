@@ -15,7 +15,7 @@ i64 pipeline_depth(const scheduler *s) {
 /* While a draft model rests, its rows of each batch are queued behind that. */
 static bool may_queue(scheduler *s) { return !drafts_by_model(s) || drafts_next(s) == 0; }
 
-bool pipeline_flies(scheduler *s) {
+bool pipeline_is_on(scheduler *s) {
     if (s->depth == 1) return false;
     return s->n_flight || !drafts_by_model(s) || (s->drafts.rests && drafts_next(s) == 0);
 }
@@ -61,7 +61,7 @@ static status queue_another(scheduler *s, bool *queued, err *e) {
     if (!b->n_rows) return ST_OK;
     plan_draws(s, b);
     b->queued_ahead = s->n_flight > 0;
-    b->flies = true;
+    b->pipelined = true;
     st = batch_queue(s, b, e);
     if (st == ST_OK) st = batch_queue_draws(s, b, e);
     if (st == ST_OK) st = drafts_keep(s, b, e);

@@ -169,7 +169,7 @@ typedef struct {
     i32 *top_ids;      /* [logit_rows, SCHED_TOP_MAX] */
     i64 top_most;      /* -1: nobody wants any */
     bool kept;         /* the draft model's rows of it are queued already */
-    bool flies;        /* in a pipeline: others may be under way beside it */
+    bool pipelined;    /* in a pipeline: others may be under way beside it */
     bool queued_ahead; /* before the results of the one before were there */
     i64 n_waiting;     /* answers whose readers wait while it runs, also those of others under way, of each so many */
     f64 began_s;       /* when it was queued, or the one before it ended */
@@ -188,10 +188,10 @@ typedef struct {
     i64 n_guessing;
     bool rests; /* there are no guesses for the next step, nor are there to be any */
     /* Of a pipeline's batches beside each other: answers in those since a number of drafts was chosen for all; answers
-     * and time of those since a step of all was noted, if the last one flew */
-    i64 n_chosen, n_flown;
-    f64 flown_s;
-    bool flew;
+     * and time of those since a step of all was noted, if the last one was pipelined */
+    i64 n_chosen, n_pipelined;
+    f64 pipelined_s;
+    bool pipelined;
     i32 *following; /* [rows]: of a pass that is queued before the results of its step */
     draft_policy policy;
     i64 next;                     /* drafts of an answer in the step to come, at most; -1: not chosen yet */
@@ -419,7 +419,7 @@ void break_down(scheduler *s, const err *why);
 i64 pipeline_depth(const scheduler *s);
 /* Are batches to be under way beside each other now? Not where drafts are proposed, which hang on the results of the
  * batch before; steps without any are, and with a draft model that rests. */
-bool pipeline_flies(scheduler *s);
+bool pipeline_is_on(scheduler *s);
 /* Then run_batch() is this: queues another batch, or takes the results of the oldest. */
 void run_pipeline(scheduler *s);
 /* b's next row: a draft behind the row of out `parent`. */
