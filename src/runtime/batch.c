@@ -74,26 +74,31 @@ static i64 plan_decoding(scheduler *s, i64 *replay, i64 *waiting) {
 
 /* ---- The plan ---- */
 
-/* Of the chunk, the task that began first gets half, the rest goes to the shortest ones: a short prompt does not wait
- * for a long one, and a long one is never slower than half speed. */
-static void give_chunk(const scheduler *s, task *first, task **rest, i64 n, budget *b) {
-    const i64 most = chunk_left(b, task_share_of(s, first));
-    give(s, first, n ? ceil_div(most, 2) : most, b);
+/* Of the chunk, or with `apart` of its rank's part, the task that began first gets half if others want some, the rest
+ * goes to the shortest ones: a short prompt does not wait for a long one, and a long one keeps half the speed. */
+static void give_chunk(const scheduler *s, task *first, task **rest, i64 n, bool apart, budget *b) {
+    const i64 share = task_share_of(s, first), most = chunk_left(b, share);
+    bool others = false;
+    for (i64 i = 0; i < n; i++) others |= !apart || task_share_of(s, rest[i]) == share;
+    give(s, first, others ? ceil_div(most, 2) : most, b);
     for (i64 i = 0; i < n; i++) give(s, rest[i], b->chunk, b);
     give(s, first, b->chunk, b);
 }
 
 /* Ranks that attend for sequences of their own wait for the one with most rows: first each has as much of the chunk,
- * of which its prompts are given as give_chunk() says; then what is left is for all. */
+ * then what is left is for all. Not where priorities differ: the higher one does not stand back for other ranks. */
 static void give_in_shares(const scheduler *s, task *first, task **rest, i64 n, budget *b) {
-    bool waits[COMM_RANKS_MAX] = {false};
+    bool waits[COMM_RANKS_MAX] = {false}, equal = true;
     i64 shares = 0;
     waits[task_share_of(s, first)] = true;
-    for (i64 i = 0; i < n; i++) waits[task_share_of(s, rest[i])] = true;
+    for (i64 i = 0; i < n; i++) {
+        waits[task_share_of(s, rest[i])] = true;
+        equal &= rest[i]->r.priority == first->r.priority;
+    }
     for (i64 i = 0; i < COMM_RANKS_MAX; i++) shares += waits[i];
-    for (int equal = shares > 1; equal >= 0; equal--) {
-        for (i64 i = 0; i < COMM_RANKS_MAX; i++) b->of_share[i] = equal ? ceil_div(b->chunk, shares) : b->chunk;
-        give_chunk(s, first, rest, n, b);
+    for (int apart = equal && shares > 1; apart >= 0; apart--) {
+        for (i64 i = 0; i < COMM_RANKS_MAX; i++) b->of_share[i] = apart ? ceil_div(b->chunk, shares) : b->chunk;
+        give_chunk(s, first, rest, n, apart, b);
     }
 }
 

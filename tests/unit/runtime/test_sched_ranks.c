@@ -67,13 +67,19 @@ static void the_same_tokens(void **state) {
     for (int e = 0; e < ENGINES; e++) free_all(all[e]);
 }
 
+enum { URGENT = 101 }; /* tokens of a prompt with a higher priority */
+
 /* Rows that each request had in the first step, of prompts of so many tokens on `ranks` ranks with sequences of
  * their own. */
 static void first_rows(i64 ranks, const i64 *prompts, i64 n, i64 *rows) {
     job *all[4];
     engine *g = open_ranks(ranks, ranks > 1 ? -1 : 1, 4096, 0);
     scheduler *s = open_scheduler(g, (scheduler_options){.manual = true});
-    for (i64 i = 0; i < n; i++) must_submit(s, all[i] = make_job((u64)i + 1, prompts[i], 1));
+    for (i64 i = 0; i < n; i++) {
+        all[i] = make_job((u64)i + 1, prompts[i], 1);
+        all[i]->r.priority = prompts[i] == URGENT;
+        must_submit(s, all[i]);
+    }
     scheduler_step(s);
     for (i64 i = 0; i < n; i++) {
         rows[i] = all[i]->ended ? prompts[i] : 0;
@@ -86,14 +92,16 @@ static void first_rows(i64 ranks, const i64 *prompts, i64 n, i64 *rows) {
     engine_close(g);
 }
 
-/* A chunk of 32. As many long prompts as there are ranks go at once; a rank that needs less leaves the rest. */
+/* A chunk of 32. As many long prompts as there are ranks go at once; a rank that needs less leaves the rest; where
+ * priorities differ, who began first has half and the higher one comes before the others, as on one rank. */
 static void ranks_apart_share_a_chunk(void **state) {
     (void)state;
     static const struct {
         i64 ranks, n, prompts[4], rows[4];
-    } cases[] = {{1, 3, {100, 100, 100}, {16, 16}},     {2, 3, {100, 100, 100}, {16, 16}},
-                 {4, 3, {100, 100, 100}, {10, 11, 11}}, {4, 3, {100, 100, 4}, {14, 14, 4}},
-                 {1, 3, {100, 8, 8}, {16, 8, 8}},       {4, 3, {100, 8, 8}, {16, 8, 8}}};
+    } cases[] = {{1, 3, {100, 100, 100}, {16, 16}},       {2, 3, {100, 100, 100}, {16, 16}},
+                 {4, 3, {100, 100, 100}, {11, 11, 10}},   {4, 3, {100, 100, 4}, {14, 14, 4}},
+                 {4, 3, {URGENT, 100, 100}, {16, 16, 0}}, {4, 3, {100, 100, URGENT}, {16, 0, 16}},
+                 {1, 3, {100, 8, 8}, {16, 8, 8}},         {4, 3, {100, 8, 8}, {16, 8, 8}}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         i64 rows[4];
         first_rows(cases[c].ranks, cases[c].prompts, cases[c].n, rows);
