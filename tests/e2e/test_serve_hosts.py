@@ -103,9 +103,9 @@ def test_stages(processes, drafts):
     stage. Drafts are made where the first process has no part of the model that could."""
     drafts = [*drafts, "--max-running-requests", "4"]
     servers = [Server("--tp", "2", *drafts), Hosts("--pp", "2", *drafts, processes=processes)]
-    few = [answers_of(s, 6) for s in servers]  # as many at once as give the same batches in every run
+    few = [answers_of(s, 6, 40) for s in servers]  # as many at once as give the same batches in every run
     true = [s.metric("moonlet:draft_tokens_accepted_total") for s in servers]
-    one, several = (answers_of(s) for s in servers)
+    one, several = (answers_of(s, tokens=40) for s in servers)
     shown = [[ask(s, i)["choices"][0]["message"] for i in range(min(2, len(CHATS)))] for s in servers]
     told = [servers[1].get("/server_info")[1][key] for key in ("tp_size", "pp_size", "nnodes")]
     assert [s.stop() for s in servers] == [0, 0]
@@ -119,7 +119,7 @@ def test_experts_move():
     flags = ["--ep", "2", "--deterministic", *NO_DRAFTS]
     moving = ["--enable-eplb", "--eplb-rebalance-num-iterations", "12"]
     servers = [Server("--tp", "2", *flags), Hosts(*flags, *moving), Hosts(*flags, *moving, "--pp", "2", processes=4)]
-    one, several, staged = ([answers_of(s) for _ in range(3)] for s in servers)
+    one, several, staged = ([answers_of(s, tokens=40) for _ in range(3)] for s in servers)
     moved = [s.metric("moonlet:experts_moved_total") for s in servers]
     assert [s.stop() for s in servers] == [0, 0, 0]
     assert one == several == staged

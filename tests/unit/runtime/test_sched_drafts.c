@@ -150,7 +150,7 @@ static void answers_stay_the_same(void **state) {
     (void)state;
     static const char *const random = "build/golden/k2-thinking-int4", *const nano = "models/nano";
     static const draft_setup setups[] = {{random, NULL, "cpu", 1, false, 1, 0},
-                                         {random, NULL, "ref", 1, false, 1, 0},
+                                         {random, NULL, "ref", 1, true, 1, 0},
                                          {nano, "models/nano-eagle3-mla", "cpu", 1, false, 1, 0},
                                          {nano, "models/nano-eagle3", "cpu", 1, true, 1, 0},
                                          {nano, "models/nano-eagle3-mla", "cpu", 2, true, 1, 0},
@@ -186,7 +186,8 @@ static void answers_stay_the_same(void **state) {
             ahead.disable_overlap = true;
             came_true += draft_scene("by the device", u, ahead, 2, 0, want);
         }
-        if (came_true < (SANITIZED ? 20 : 100)) fail_msg("%s: %lld drafts came true", u->device, (long long)came_true);
+        if (came_true < (SANITIZED ? 20 : u->draft ? 100 : 50)) /* repetition guesses less */
+            fail_msg("%s: %lld drafts came true", u->device, (long long)came_true);
         print_message("%s, %lld ranks, %lld stages, %s, %lld at a step: %lld drafts came true\n", u->device,
                       (long long)u->ranks, (long long)max_i64(u->pp, 1), u->draft ? u->draft : "by repetition",
                       (long long)u->topk, (long long)came_true);
