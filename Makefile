@@ -56,7 +56,7 @@ GPU_CC  := $(filter-out -,$(firstword $(NVCC_IS)))
 GPU_VER := $(if $(GPU_CC),$(lastword $(NVCC_IS)))
 CU      := $(sort $(wildcard src/kernels/gpu/*/*.cu))
 CUBIN   := $(if $(GPU_CC),$(CU:src/kernels/gpu/%.cu=build/gpu/%.cubin))
-NVFLAGS := -cubin -gencode=arch=compute_90a,code=sm_90a -O3 --std=c++17 -Isrc -Xptxas -warn-spills -Werror all-warnings
+NVFLAGS := -cubin -gencode=arch=compute_90a,code=sm_90a -O3 --std=c++17 -Isrc -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings
 # In the program they lie compressed, in the container that the driver unpacks itself; nvcc before 13 knows one way to compress.
 FATBIN  := $(CUBIN:.cubin=.fatbin)
 PACK    := -fatbin -gencode=arch=compute_90a,code=sm_90a $(if $(filter 12.%,$(GPU_VER)),-Xfatbin=-compress-all,-compress-mode=size)

@@ -70,7 +70,8 @@ i64 backend_ranks_max(const backend *b) { return b->gpu ? GPU_RANKS_MAX : COMM_R
 static bool has_norm_seams(const backend *b, const comm *c) { return c->peer && b->ops.fused; }
 
 norm_seams backend_norm_seams(const backend *b, const comm *c) {
-    return has_norm_seams(b, c) ? (norm_seams){gpu_reduce_norm, gpu_part_places, gpu_share_rows} : (norm_seams){0};
+    return has_norm_seams(b, c) ? (norm_seams){gpu_reduce_norm, gpu_norms_apart, gpu_part_places, gpu_share_rows}
+                                : (norm_seams){0};
 }
 
 i64 backend_divides_from(const backend *b, const comm *c) {

@@ -14,12 +14,15 @@
 /* Where a page lies: the pool's pages are dealt out one by one. */
 typedef struct {
     i64 ranks, rank;  /* ranks is 0 or 1: all pages are here */
+    i64 there;        /* ranks that there are: of a slice fewer; where by_sequence */
     bool by_sequence; /* a sequence's pages are all one rank's, which attends for it (data-parallel attention) */
 } kv_share;
 static inline bool kv_is_shared(kv_share s) { return s.ranks > 1; }
 /* Do ranks attend in parts, or collect pages? */
 static inline bool kv_is_merged(kv_share s) { return s.ranks > 1 && !s.by_sequence; }
 static inline i64 kv_owner(kv_share s, i32 page) { return s.ranks > 1 ? page % s.ranks : s.rank; }
+/* The rank that attends for a sequence; in the place of one that a slice has not, one that is there, without tokens. */
+static inline i64 kv_attends(kv_share s, i32 page) { return s.by_sequence ? kv_owner(s, page) % s.there : s.rank; }
 static inline i32 kv_local_page(kv_share s, i32 page) { return s.ranks > 1 ? page / (i32)s.ranks : page; }
 /* Of a pool of so many, most that one rank has. */
 static inline i64 kv_local_pages(kv_share s, i64 pages) { return s.ranks > 1 ? ceil_div(pages, s.ranks) : pages; }

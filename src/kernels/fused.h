@@ -10,9 +10,13 @@
 /* Rows of a residual stream and of its norm that a rank has, once they have been summed over ranks: all, or those that
  * are its own by comm_rows(). Who wants a sum sets `divide` where it can go on with its own rows of the norm alone, and
  * the rest as it is without ranks: all rows. sent: the product in front has stored this rank's part of the sum where
- * rank_seams.part_places says. */
+ * rank_seams.part_places says.
+ * maker, reader: [n] on the device, or NULL: the rank that alone has a row of what is summed, the others' values of
+ * which are not looked at; the rank that alone gets a row of the norm, others' rows of which mean nothing then
+ * (normed is empty). One of them may be set, where rank_seams.norms_apart says so. */
 typedef struct {
     bool divide, sent;
+    const i32 *maker, *reader;
     row_range stream, normed;
 } kept_rows;
 
@@ -185,6 +189,8 @@ typedef struct rank_seams {
      * rank has then, which hangs on n alone, and on kept->divide: calls on one stream have one n, and whoever wants all
      * of its rows calls share_rows; or NULL: all. A slot that is NULL: reduce, then the norm, of all rows. */
     void (*reduce_norm)(const ops *o, const norm_args *norm, deferred_norm *deferred, kept_rows *kept);
+    /* Are the rows of this one divided among ranks, and may have makers and readers? NULL: no. */
+    bool (*norms_apart)(const ops *o, const norm_args *norm);
     /* Of the sum that reduce_norm takes next of norm->add, at[r] (COMM_RANKS_MAX): where rank r's rows of this rank's
      * part may be stored instead, [rows of r, dim], to be its own already then. Returns how many ranks there are; 0:
      * they may not. */

@@ -45,6 +45,11 @@ static void sum_and_norm(const ops *o, const norm_args *norm, deferred_norm *def
     p->norms.reduce_norm(o, p->c, norm, deferred, kept);
 }
 
+static bool norms_own_rows(const ops *o, const norm_args *norm) {
+    const tensor_parallel *p = split_of(o);
+    return p->norms.norms_apart(p->c, norm);
+}
+
 static i64 places_of_parts(const ops *o, const norm_args *norm, void **at) {
     const tensor_parallel *p = split_of(o);
     return p->norms.part_places(o, p->c, norm, at);
@@ -73,6 +78,7 @@ rank_seams tensor_parallel_seams(tensor_parallel *p) {
                         .embed = sum_embeddings,
                         .reduce = sum_rows,
                         .reduce_norm = p->norms.reduce_norm ? sum_and_norm : NULL,
+                        .norms_apart = p->norms.norms_apart ? norms_own_rows : NULL,
                         .part_places = p->norms.part_places ? places_of_parts : NULL,
                         .share_rows = p->norms.share_rows ? rows_to_all : NULL,
                         .head = rows_of_logits,

@@ -20,6 +20,7 @@ typedef struct {
 /* How a comm does the seams of these names by itself; NULL, all: a sum, then the norm of all rows. */
 typedef struct {
     void (*reduce_norm)(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred, kept_rows *kept);
+    bool (*norms_apart)(const comm *c, const norm_args *norm);
     i64 (*part_places)(const ops *o, comm *c, const norm_args *norm, void **at);
     void (*share_rows)(const ops *o, comm *c, const divided_rows *of, i64 count, i64 n);
 } norm_seams;

@@ -272,7 +272,13 @@ static row_range attended_rows_of(const model *m, const model_batch *b, i64 n_ab
     return picks_rows(m, b->n, n_abs) ? own_rows_of(m, b, true) : (row_range){0, n_abs};
 }
 
-/* delta = Attn(h) of the rows that are this rank's, 0 of the others, so that the sum over ranks is everybody's. */
+/* Do a batch's rows go between the rank that attends for them and the one that norms them, and nowhere else? */
+static bool sends_rows(const model *m, const norm_args *norm, i64 n_abs) {
+    const rank_seams *r = m->o->ranks;
+    return picks_rows(m, norm->n, n_abs) && r && r->norms_apart && r->norms_apart(m->o, norm);
+}
+
+/* attended = Attn(h) of the rows that are this rank's. */
 static void attend_apart(model *m, const layer_weights *w, void *kv, const model_batch *b, i64 n_abs) {
     const i32 *pages = m->tables_dev.pages + n_abs * m->lim.seq_pages;
     const row_range decode = attended_rows_of(m, b, n_abs), prompts = own_rows_of(m, b, false);
@@ -291,13 +297,24 @@ static void attend_apart(model *m, const layer_weights *w, void *kv, const model
         pages += m->lim.seq_pages;
     }
     if (prompts.to > prompts.from) put_attended(m, w, prompts);
-    m->o->gather(m->o, &(gather_args){.x = m->attended,
-                                      .rows = m->tables_dev.own,
-                                      .out = m->delta,
-                                      .n = b->n,
-                                      .dim = m->c->hidden,
-                                      .x_stride = m->c->hidden,
-                                      .out_stride = m->c->hidden});
+}
+
+/* x = x + attended, h = its norm: by sums over ranks of what each attended for and zeros, or row by row. */
+static void add_attended(model *m, norm_args norm, i64 n_abs, deferred_norm *deferred) {
+    const i64 hidden = m->c->hidden;
+    expect_rows(m, norm.n, false);
+    if (sends_rows(m, &norm, n_abs))
+        norm.add = m->attended, m->kept.maker = m->tables_dev.attends;
+    else
+        m->o->gather(m->o, &(gather_args){.x = m->attended,
+                                          .rows = m->tables_dev.own,
+                                          .out = m->delta,
+                                          .n = norm.n,
+                                          .dim = hidden,
+                                          .x_stride = hidden,
+                                          .out_stride = hidden});
+    fused_reduce_norm(m->o, &norm, hidden, deferred, &m->kept);
+    m->own = m->kept.stream; /* all have all of h */
 }
 
 /* x = x + Attn(h), h = its norm */
@@ -309,10 +326,8 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const bool looked_at = (b->watch && b->watch->x) || m->pairs.most; /* at whole rows */
     deferred_norm *deferred = is_dense(m, layer) || looked_at ? NULL : &m->deferred;
     if (m->lim.kv.by_sequence) {
-        m->own = (row_range){0, b->n};
         attend_apart(m, w, kv, b, n_abs);
-        expect_rows(m, b->n, false);
-        fused_reduce_norm(m->o, &norm, c->hidden, deferred, &m->kept);
+        add_attended(m, norm, n_abs, deferred);
         if (looked_at) m->deferred.parts = 0;
         return;
     }
@@ -406,6 +421,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_wat
     norm_args norm = forward_norm_of(m, weight, m->delta, n, (i32)(c->layer_first + layer) + 1);
     deferred_norm *deferred = last || picks_rows(m, n, n_abs) ? NULL : &m->deferred;
     expect_rows(m, n, last ? !model_ends(c) : projects_own_rows(m));
+    if (!last && sends_rows(m, &norm, n_abs)) m->kept.reader = m->tables_dev.attends;
     if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
                                           .up = w->up,

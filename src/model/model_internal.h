@@ -55,7 +55,7 @@ struct model {
     f32 *rope;                          /* [rows, rope / 2, 2] */
     deferred_norm deferred;             /* of h */
     kept_rows kept;                     /* of x and h */
-    row_range own;                      /* rows of h that this rank has projected for all */
+    row_range own;                      /* rows of h whose experts this rank chooses for all */
     batch_tables tables_dev;            /* of this batch, on the device */
     batch_tables tables_host;           /* the same on the host */
     device_readback *readbacks[MODEL_REPLIES];

@@ -9,7 +9,7 @@ u64 tables_results(const model_limits *l, i64 n) { return (u64)(2 * l->logit_row
 static u64 fixed_bytes(const model_limits *l) {
     return round8(tables_results(l, l->rows)) + (u64)l->rows * sizeof(i64) + (u64)l->logit_rows * sizeof(sample_row) +
            (u64)l->copies * sizeof(kv_pair) +
-           round8((u64)(3 * l->rows + l->decode_rows + 3 * l->logit_rows + 1) * sizeof(i32));
+           round8((u64)(4 * l->rows + l->decode_rows + 3 * l->logit_rows + 1) * sizeof(i32));
 }
 
 u64 tables_bytes(const model_limits *l) {
@@ -27,7 +27,8 @@ batch_tables tables_at(const model_limits *l, void *block) {
     t.pos = (i32 *)(t.draws + l->logit_rows);
     t.ids = t.pos + l->rows;
     t.own = t.ids + l->rows;
-    t.kv_len = t.own + l->rows;
+    t.attends = t.own + l->rows;
+    t.kv_len = t.attends + l->rows;
     t.tops = t.kv_len + l->decode_rows;
     t.next = t.tops + l->logit_rows;
     t.out_rows = t.next + l->logit_rows;
@@ -111,10 +112,13 @@ static i64 kv_slot_of(const model_limits *l, i32 page, i64 at) {
 }
 
 static void put_span(const model_limits *l, batch_tables *t, const model_span *p, i64 *n_abs) {
+    const bool own = kv_owner(l->kv, span_page(p, 0)) == l->kv.rank;
+    const i64 attends = kv_attends(l->kv, span_page(p, 0));
     for (i64 i = 0; i < p->n; i++) {
         i64 pos = p->pos0 + i, row = p->first + i;
         t->pos[row] = (i32)pos;
-        t->own[row] = (i32)(kv_owner(l->kv, span_page(p, 0)) == l->kv.rank ? row : l->rows);
+        t->own[row] = (i32)(own ? row : l->rows);
+        t->attends[row] = (i32)attends;
         t->slots[row] = kv_slot_of(l, span_page(p, pos / KV_PAGE), pos % KV_PAGE);
         if (!p->absorbed) continue;
         t->kv_len[row] = (i32)put_own_pages(l, t, (*n_abs)++, p, pos + 1);

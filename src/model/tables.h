@@ -13,6 +13,7 @@ typedef struct {
     sample_row *draws; /* [logit_rows] */
     i32 *pos, *ids;    /* [rows] */
     i32 *own;          /* [rows]: its own number, or limits.rows where another rank attends for it */
+    i32 *attends;      /* [rows]: the rank that attends for it, where sequences have a rank each */
     i32 *kv_len;       /* [decode_rows]: tokens of those pages that are here */
     i32 *tops, *next;  /* [logit_rows] */
     i32 *out_rows;     /* [logit_rows] */

@@ -86,7 +86,9 @@ static void give_chunk(const scheduler *s, task *first, task **rest, i64 n, bool
 }
 
 /* Ranks that attend for sequences of their own wait for the one with most rows: first each has as much of the chunk,
- * then what is left is for all. Not where priorities differ: the higher one does not stand back for other ranks. */
+ * then what is left is for all, also where one rank's prompts alone wait. (Half a chunk there, so that what comes
+ * meanwhile is soon beside it, made two prompts at a time on two ranks 8 % faster, one 8 % slower and four 2 %.) Not
+ * where priorities differ: the higher one does not stand back for other ranks. */
 static void give_in_shares(const scheduler *s, task *first, task **rest, i64 n, budget *b) {
     bool waits[COMM_RANKS_MAX] = {false}, equal = true;
     i64 shares = 0;

@@ -487,9 +487,10 @@ static status open_share(rank *k, void *ud, err *e) {
 }
 
 static status plan_share(rank *k, void *ud, err *e) {
-    model_limits own = ((const engine *)ud)->lim;
+    const engine *g = ud;
+    model_limits own = g->lim;
     own.memory_max = k->memory;
-    own.kv.rank = k->place;
+    own.kv.rank = k->place, own.kv.there = g->layout.tp;
     status st = engine_draft_plan_rank(ud, k, &own, e);
     if (st == ST_OK) st = engine_vision_plan_rank(ud, k, &own, e);
     return st == ST_OK ? model_plan(k->model, &own, e) : st;

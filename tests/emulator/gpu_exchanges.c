@@ -461,6 +461,93 @@ static status norms_apart(rank *k, void *ud, err *e) {
     return ST_OK;
 }
 
+enum { RANKS_ROWS = 137, RANKS_VALUES = RANKS_ROWS * APART_DIM, RANKS_BYTES = RANKS_VALUES * sizeof(bf16) };
+/* Sums of rows that one rank has each, as sums with zeros and by makers; sums of all ranks' parts, to all and to
+ * readers. */
+typedef enum { WITH_ZEROS, BY_MAKERS, TO_ALL, BY_READERS, RANKS_WAYS } ranks_way;
+typedef struct {
+    bf16 out[RANKS_WAYS][RANKS_VALUES], stream[RANKS_WAYS][RANKS_VALUES];
+} rows_results;
+
+static status sum_of_ranks(rank *k, const norm_args *norm, ranks_way way, const i32 *ranks, const i32 *ranks_there,
+                           rows_results *r, err *e) {
+    device *dev = k->backend.device;
+    kept_rows kept = {.divide = way == BY_READERS, .stream = {0, RANKS_ROWS}, .normed = {0, RANKS_ROWS}};
+    const row_range own = comm_rows(RANKS_ROWS, k->data->ranks, k->index);
+    bf16 *x = r->out[way];
+    if (way == BY_MAKERS) kept.maker = ranks_there;
+    if (way == BY_READERS) kept.reader = ranks_there;
+    for (i64 i = 0; i < RANKS_VALUES; i++) x[i] = value_of(9, 1, i);
+    dev->write(dev, norm->sum, x, RANKS_BYTES), dev->finish(dev, NULL);
+    memset(x, 0, RANKS_BYTES);
+    dev->write(dev, norm->out, x, RANKS_BYTES), dev->finish(dev, NULL);
+    for (i64 i = 0; i < RANKS_VALUES; i++)
+        x[i] = way >= TO_ALL || ranks[i / APART_DIM] == k->index ? value_of(k->index, 1, i)
+               : way == BY_MAKERS                                ? 0x7fc0 /* a NaN that nobody may look at */
+                                                                 : 0;
+    dev->write(dev, (void *)(uintptr_t)norm->add, x, RANKS_BYTES), dev->finish(dev, NULL);
+    all_wait(k); /* others' rows come from here on */
+    gpu_reduce_norm(&k->backend.ops, k->data, norm, NULL, &kept);
+    dev->read(dev, x, norm->out, RANKS_BYTES), dev->read(dev, r->stream[way], norm->sum, RANKS_BYTES);
+    if (dev->finish(dev, e) != ST_OK) return e->code;
+    return memcmp(&kept.stream, &own, sizeof own) ? err_set(e, ST_NUMERIC, "other rows are kept") : ST_OK;
+}
+
+/* Of sums each reader has its own normed rows, and others have them only where they normed them. */
+static status readers_have_theirs(const rank *k, const i32 *ranks, const rows_results *r, err *e) {
+    const row_range own = comm_rows(RANKS_ROWS, k->data->ranks, k->index);
+    for (i64 i = 0; i < RANKS_ROWS; i++) {
+        const bf16 *all = r->out[TO_ALL] + i * APART_DIM, *got = r->out[BY_READERS] + i * APART_DIM;
+        const bool same = !memcmp(all, got, APART_DIM * sizeof(bf16));
+        if (ranks[i] == k->index ? !same : same && (i < own.from || i >= own.to))
+            return err_set(e, ST_NUMERIC, "row %lld, which rank %d reads, is %s", (long long)i, ranks[i],
+                           same ? "here" : "another");
+    }
+    return ST_OK;
+}
+
+static status rows_of_ranks(rank *k, void *ud, err *e) {
+    device *dev = k->backend.device;
+    const ops *o = &k->backend.ops;
+    static _Thread_local rows_results r;
+    f32 weight[APART_DIM];
+    i32 ranks[RANKS_ROWS];
+    void *delta, *sum, *normed, *ranks_there;
+    op_weight *w;
+    const weight_view view = {.format = WF_F32, .rows = 1, .cols = APART_DIM, .data = weight};
+    (void)ud;
+    for (int i = 0; i < APART_DIM; i++) weight[i] = 0.5f + (f32)(i % 7);
+    for (int i = 0; i < RANKS_ROWS; i++) ranks[i] = (i32)((i < 40 ? i / 3 : i / 40) % k->data->ranks);
+    status st = o->weight_prepare(o, &(weight_desc){.kind = WK_VECTOR, .views = &view, .n_views = 1}, &w, e);
+    if (st == ST_OK) st = dev->alloc(dev, &delta, RANKS_BYTES, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, &sum, RANKS_BYTES, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, &normed, RANKS_BYTES, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, &ranks_there, sizeof ranks, "x", e);
+    if (st != ST_OK) return st;
+    dev->write(dev, ranks_there, ranks, sizeof ranks);
+    const norm_args norm = {w, sum, delta, sum, normed, RANKS_ROWS, APART_DIM, APART_DIM, APART_DIM, 1e-5f, NULL, 0};
+    gpu_comm_norm_apart(k->data, DEFERRED_ROWS + 1);
+    if (!gpu_norms_apart(k->data, &norm)) return err_set(e, ST_NUMERIC, "rows are not divided");
+    for (int way = 0; st == ST_OK && way < RANKS_WAYS; way++)
+        st = sum_of_ranks(k, &norm, (ranks_way)way, ranks, ranks_there, &r, e);
+    if (st == ST_OK && (memcmp(r.out[WITH_ZEROS], r.out[BY_MAKERS], RANKS_BYTES) ||
+                        memcmp(r.stream[WITH_ZEROS], r.stream[BY_MAKERS], RANKS_BYTES)))
+        st = err_set(e, ST_NUMERIC, "rows of makers are not their sums with zeros");
+    if (st == ST_OK && memcmp(r.stream[TO_ALL], r.stream[BY_READERS], RANKS_BYTES))
+        st = err_set(e, ST_NUMERIC, "another residual stream");
+    if (st == ST_OK) st = readers_have_theirs(k, ranks, &r, e);
+    o->weight_release(w);
+    dev->release(dev, delta), dev->release(dev, sum), dev->release(dev, normed), dev->release(dev, ranks_there);
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+static void makers_and_readers(void **state) {
+    (void)state;
+    err e = {0};
+    for (i64 n = 2; n <= ranks_most(); n++)
+        if (on_gpus(n, 60, rows_of_ranks, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
+}
+
 /* One rank that plays four: it norms a fourth of the rows, and has copies of them in the places of the others'. */
 static status plays_four(rank *k, void *ud, err *e) {
     enum { N = 81, FOURTH = 21, BYTES = N * APART_DIM * sizeof(bf16) };
@@ -563,7 +650,7 @@ int main(void) {
     const struct CMUnitTest peers[] = {cmocka_unit_test(sums_are_in_order),     cmocka_unit_test(blocks_arrive),
                                        cmocka_unit_test(others_arrive),         cmocka_unit_test(sum_and_norm_in_one),
                                        cmocka_unit_test(rows_are_normed_apart), cmocka_unit_test(one_plays_four),
-                                       cmocka_unit_test(a_rank_stays_away)};
+                                       cmocka_unit_test(makers_and_readers),    cmocka_unit_test(a_rank_stays_away)};
     const struct CMUnitTest nccl[] = {cmocka_unit_test(nccl_exchanges)}, fake[] = {cmocka_unit_test(nccl_fails)};
     const bool real = getenv("REAL_GPUS"), parts = getenv("RANKS_OF_ONE_GPU");
     int failed = cmocka_run_group_tests(peers, NULL, NULL);

@@ -85,6 +85,47 @@ static void rows_divided(const char *dir, const random_model *m, engine_options 
     free(ref), free(apart), free(divided), free(again);
 }
 
+enum { SENT_SEQUENCES = 70 };
+/* Logits of two steps: many answers in parts of each rank, and prompts mixed with answers. */
+static f32 *sent_logits(const char *dir, engine_options o, void (*opened)(engine *)) {
+    static const struct {
+        i64 sequences, prompts;
+        bool together;
+    } steps[] = {{APART_SEQUENCES, 0, true}, {SENT_SEQUENCES, APART_PROMPTS, false}, {0, APART_PROMPTS, true}};
+    static apart_step s;
+    engine *g;
+    err e = {0};
+    o.model_dir = dir, o.context = 512, o.max_running = APART_SEQUENCES, o.chunk = 512;
+    o.kv_tokens = (APART_PAGES + 2 * o.tp) * KV_PAGE;
+    if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
+    opened(g);
+    const i64 vocab = g->config.vocab, each = APART_SEQUENCES * vocab;
+    f32 *all = calloc((size_t)(COUNT_OF(steps) * each), sizeof *all);
+    for (i64 i = 0; i < (i64)COUNT_OF(steps); i++) {
+        apart_fill(&s, steps[i].sequences, steps[i].prompts, i, steps[i].together, o.tp);
+        s.b.logits = all + i * each;
+        if (engine_forward(g, &s.b, &e) != ST_OK) fail_msg("step %lld: %s", (long long)i, e.text);
+    }
+    engine_close(g);
+    return all;
+}
+
+static void norm_together(engine *g) {
+    for (i64 i = 0; i < g->ranks.held; i++) gpu_comm_norm_apart(g->ranks.of[i].data, INT64_MAX);
+}
+
+/* Rows that go from the rank that attends to the one that norms, and back, instead of by sums over all. */
+static void rows_sent(const char *what, const char *dir, const random_model *m, engine_options o) {
+    f32 *summed = sent_logits(dir, o, norm_together), *sent = sent_logits(dir, o, divide_few_rows);
+    i64 there = 0;
+    for (i64 i = 0; i < 3 * APART_SEQUENCES * m->vocab; i++) {
+        there += summed[i] != 0;
+        if (summed[i] != sent[i]) fail_msg("%s: logit %lld: %g, not %g", what, (long long)i, sent[i], summed[i]);
+    }
+    assert_true(there > (2 * APART_PROMPTS + SENT_SEQUENCES + APART_SEQUENCES) * m->vocab / 2);
+    free(summed), free(sent);
+}
+
 typedef struct {
     bf16 *of[2]; /* [rows, taps * hidden] of each rank */
     u64 bytes;
@@ -296,6 +337,10 @@ static void models_divided(void **state) {
     apart(dir, &four);
     rows_apart_agree("two GPUs with many sequences apart", dir,
                      (engine_options){.device = "cuda", .tp = 2, .dp_attention = true}, 0.04);
+    rows_sent("two ranks", dir, &four, (engine_options){.device = "cuda", .tp = 2, .dp_attention = true});
+    rows_sent("stages", dir, &four, (engine_options){.device = "cuda", .tp = 2, .pp = 2, .dp_attention = true});
+    rows_sent("four ranks and experts", dir, &four,
+              (engine_options){.device = "cuda", .tp = 4, .ep = 2, .dp_attention = true});
     draws_agree("two GPUs that attend apart", dir, (engine_options){.device = "cuda", .tp = 2, .dp_attention = true},
                 0.04);
     draws_agree("two GPUs that attend apart, with whole experts", dir,

@@ -29,6 +29,8 @@
     X(all_reduce_norm_few, "comm/all_reduce")                                                                          \
     X(all_reduce_parts, "comm/all_reduce_parts")                                                                       \
     X(all_reduce_parts_norm, "comm/all_reduce_parts")                                                                  \
+    X(take_rows_norm, "comm/all_reduce_parts")                                                                         \
+    X(give_rows_norm, "comm/all_reduce_parts")                                                                         \
     X(share_rows, "comm/share_rows")                                                                                   \
     X(all_queries, "comm/context_parallel")                                                                            \
     X(merge_parts, "comm/context_parallel")                                                                            \

@@ -32,7 +32,8 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, const comm
 /* Such a comm's all_reduce of norm->add [n, dim], and the norm, as fused.h's `reduce_norm`: for a few rows by one
  * launch, for many by one that leaves the residual stream apart. */
 void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred, kept_rows *kept);
-/* fused.h's `part_places` and `share_rows`. */
+/* fused.h's `norms_apart`, `part_places` and `share_rows`. */
+bool gpu_norms_apart(const comm *c, const norm_args *norm);
 i64 gpu_part_places(const ops *o, comm *c, const norm_args *norm, void **at);
 void gpu_share_rows(const ops *o, comm *c, const divided_rows *of, i64 count, i64 n);
 

@@ -724,6 +724,8 @@ typedef struct {
     int sent;      /* all_reduce_parts_norm: the others have their pieces of this rank's x already */
     int own_alone; /* the same: they do not get its normed rows */
     int played;    /* the same: 1, or parts that the only rank plays: all get its normed rows */
+    /* [rows of x]: take_rows_norm: the rank that alone has a row; give_rows_norm: that alone gets the normed row. */
+    const int *maker, *reader;
 } gpu_all_reduce_parts_args;
 /* Of `count` matrices [n, width] this rank's rows [from, to) become everybody's; played: 1, or ranks whose parts the
  * only one plays, which get its rows. The flags as above, of the second shot. */

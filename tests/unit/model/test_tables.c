@@ -1,4 +1,5 @@
-/* tests/unit/model/test_tables.c: copies between KV rows of ranks that divide the cache. */
+/* tests/unit/model/test_tables.c: copies between KV rows of ranks that divide the cache, and which rank
+ * attends for a row. */
 #include "unit.h"
 
 #include "model/tables.h"
@@ -38,10 +39,44 @@ static void a_copy_between_ranks_is_refused(void **state) {
     assert_non_null(strstr(e.text, "2 KV rows to copy, the plan allows 1"));
 }
 
+/* Pages of eight ranks, of which a slice has the first three: they stand in for the others, whose tokens nobody has. */
+static void who_attends_is_there(void **state) {
+    (void)state;
+    enum { SPANS = 16 };
+    static model_span spans[SPANS];
+    i32 page[SPANS], ids[SPANS] = {0};
+    model_batch b = {.n = SPANS, .n_spans = SPANS, .spans = spans, .ids = ids};
+    for (i32 i = 0; i < SPANS; i++) {
+        page[i] = 5 * i;
+        spans[i] = (model_span){.first = i, .n = 1, .pages = &page[i], .absorbed = i < SPANS / 2};
+    }
+    for (i64 rank = 0; rank < 3; rank++) {
+        const model_limits l = {.rows = SPANS,
+                                .decode_rows = SPANS,
+                                .prefill_spans = SPANS,
+                                .logit_rows = SPANS,
+                                .seq_pages = 1,
+                                .kv = {.rank = rank, .ranks = 8, .there = 3, .by_sequence = true}};
+        void *block = test_malloc((size_t)tables_bytes(&l));
+        batch_tables t = tables_at(&l, block);
+        i64 n_abs;
+        tables_fill(&l, &b, 1, &t, &n_abs);
+        assert_int_equal(n_abs, SPANS / 2);
+        for (i64 i = 0; i < SPANS; i++) {
+            const i64 owner = page[i] % 8;
+            assert_int_equal(t.attends[i], owner % 3);
+            assert_int_equal(t.own[i], owner == rank ? i : SPANS);
+            assert_int_equal(t.slots[i], owner == rank ? page[i] / 8 * KV_PAGE : -1);
+        }
+        test_free(block);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rank_makes_its_own),
         cmocka_unit_test(a_copy_between_ranks_is_refused),
+        cmocka_unit_test(who_attends_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

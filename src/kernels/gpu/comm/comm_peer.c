@@ -84,8 +84,19 @@ static void peer_norm_apart(const peer_comm *p, const norm_args *a, kept_rows *k
     k.played = (int)(p->group->divided / p->group->ranks);
     kept->stream = own;
     k.sent = kept->sent, k.own_alone = kept->divide && a->n >= p->divide_rows;
+    k.maker = kept->maker, k.reader = kept->reader;
     if (k.own_alone) kept->normed = own;
-    gpu_launch(b->g, b->all_reduce_parts_norm, (u32)p->blocks, 1, 1, GPU_NORM_THREADS, 0, &k);
+    if (k.reader) kept->normed = (row_range){0, 0};
+    gpu_launch(b->g,
+               k.maker    ? b->take_rows_norm
+               : k.reader ? b->give_rows_norm
+                          : b->all_reduce_parts_norm,
+               (u32)p->blocks, 1, 1, GPU_NORM_THREADS, 0, &k);
+}
+
+bool gpu_norms_apart(const comm *c, const norm_args *norm) {
+    const peer_comm *p = (const peer_comm *)c;
+    return norm->n > DEFERRED_ROWS && p->group->ranks == p->group->divided && may_norm_apart(p, norm);
 }
 
 i64 gpu_part_places(const ops *o, comm *c, const norm_args *norm, void **at) {
@@ -160,7 +171,8 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
     const i64 n = norm->n * norm->dim, across = chunks_across(norm->dim);
     gpu_all_reduce_args k;
     gpu_after after;
-    const u32 blocks = n <= p->lamport_rows * p->group->dim ? lamport_args(p, x, n, norm->dim, &k) : 0;
+    const bool of_some = kept && (kept->maker || kept->reader);
+    const u32 blocks = n <= p->lamport_rows * p->group->dim && !of_some ? lamport_args(p, x, n, norm->dim, &k) : 0;
     if (blocks && gpu_may_defer_norm(b, norm, deferred, across, &after)) {
         k.after = after;
         if (k.one_shot && k.chunks <= p->blocks)
