@@ -78,25 +78,39 @@ static void queue_guesses(void *ud) {
     draft_forward_guesses(p->t, p->n, p->steps);
 }
 
+static i64 guessing_spans(const draft_batch *b) {
+    i64 n = 0;
+    for (i64 i = 0; i < b->n_spans; i++) n += b->spans[i].guess;
+    return n;
+}
+
+/* Where the recording of a pass is, or will be; NULL: it has none. */
+static device_recording **recording_of(const draft *t, i64 n, i64 steps) {
+    const bool can = t->mem.dev->record && !t->lim.eager && n > 0 && n <= RECORDED && steps <= t->lim.steps;
+    return can ? &t->recorded[n * (t->lim.steps + 1) + steps] : NULL;
+}
+
+static status record_guesses(draft *t, i64 n, i64 steps, err *e) {
+    device_recording **r = recording_of(t, n, steps);
+    if (!r || *r || t->unrecorded) return ST_OK;
+    guess_pass pass = {t, n, steps};
+    status st = t->mem.dev->record(t->mem.dev, queue_guesses, &pass, r, e);
+    if (st != ST_NOMEM) return st;
+    t->unrecorded = true;
+    log_warn("%s (guesses of %lld sequences): this size and others not met before run launch by launch, slower",
+             e->text, (long long)n);
+    return ST_OK;
+}
+
 /* From a recording where there can be one. */
 static status run_guesses(draft *t, i64 n, i64 steps, err *e) {
-    device *dev = t->mem.dev;
-    guess_pass pass = {t, n, steps};
-    const bool can = dev->record && !t->lim.eager && n <= RECORDED;
-    device_recording **r = can ? &t->recorded[n * (t->lim.steps + 1) + steps] : NULL;
-    if (can && !*r && !t->unrecorded) {
-        status st = dev->record(dev, queue_guesses, &pass, r, e);
-        if (st != ST_OK && st != ST_NOMEM) return st;
-        if (st == ST_NOMEM) {
-            t->unrecorded = true;
-            log_warn("%s (guesses of %lld sequences): this size and others not met before run launch by launch, slower",
-                     e->text, (long long)n);
-        }
-    }
-    if (can && *r)
-        dev->replay(dev, *r);
+    device_recording **r = recording_of(t, n, steps);
+    status st = record_guesses(t, n, steps, e);
+    if (st != ST_OK) return st;
+    if (r && *r)
+        t->mem.dev->replay(t->mem.dev, *r);
     else
-        queue_guesses(&pass);
+        queue_guesses(&(guess_pass){t, n, steps});
     return ST_OK;
 }
 
@@ -114,8 +128,8 @@ static void queue_rows(draft *t, const draft_batch *b, i64 rows) {
 
 /* The tables of all guesses; returns how many rows the pass has. */
 static i64 put_tables(draft *t, const draft_batch *b) {
-    i64 rows = 0, all = 0;
-    for (i64 i = 0; i < b->n_spans; i++) all += b->spans[i].guess;
+    const i64 all = guessing_spans(b);
+    i64 rows = 0;
     t->n_guessing = 0, t->steps = b->steps;
     *t->step_host.n_shared = 0;
     for (i64 i = 0; i < b->n_spans; i++) {
@@ -128,6 +142,16 @@ static i64 put_tables(draft *t, const draft_batch *b) {
         t->mem.dev->write(t->mem.dev, t->step_dev.slots, t->step_host.slots,
                           draft_step_fixed_bytes(&t->lim) + (u64)t->n_guessing * draft_page_bytes(&t->lim));
     return rows;
+}
+
+bool draft_records(const draft *t, const draft_batch *b) {
+    device_recording **r = recording_of(t, guessing_spans(b), b->steps);
+    return r && !*r && !t->unrecorded;
+}
+
+status draft_record(draft *t, const draft_batch *b, err *e) {
+    if (t->o->set_row_mode) t->o->set_row_mode(t->o, ROWS_ANY);
+    return record_guesses(t, guessing_spans(b), b->steps, e);
 }
 
 bool draft_fills_guesses(const draft *t) { return !draft_is_tree(t) && !t->w.ids; }

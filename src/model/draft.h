@@ -70,6 +70,9 @@ typedef struct {
 /* Queues the pass behind the model's last batch, whose features it reads: the one that was queued last. The guesses are
  * there after draft_collect(), which waits for them. */
 status draft_queue(draft *t, const draft_batch *b, err *e);
+/* Will draft_queue() record the pass first? And that alone: as model_record(). */
+bool draft_records(const draft *t, const draft_batch *b);
+status draft_record(draft *t, const draft_batch *b, err *e);
 /* Do the guesses stand in model_guesses() when the pass has run, [steps, limits.sequences], so that a batch of the
  * model may be queued behind it at once? Not those of a smaller vocabulary, nor of a tree, whose shape the host must
  * know. */

@@ -140,6 +140,10 @@ typedef struct {
  * none. */
 status model_check(const model *m, const model_batch *b, err *e); /* the arguments, which model_queue() checks too */
 status model_queue(model *m, const model_batch *b, err *e);
+/* Will model_queue() record a checked batch's step first? And that alone, for ranks that do it before any of them
+ * begins the step: making a recording can wait for kernels of another rank on the same GPU, and these for this rank. */
+bool model_records(model *m, const model_batch *b);
+status model_record(model *m, const model_batch *b, err *e);
 /* The draws of a batch with late_draw, which was the last one queued: so the passes of a step are under way while
  * masks are made for what the step before has drawn. No other batch is queued before it, unless nobody collects this
  * one. */

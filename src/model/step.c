@@ -15,12 +15,14 @@ static void queue_decode(void *ud) {
     model_forward(s->m, &(model_batch){.n = s->n, .n_out = s->n}, s->n);
 }
 
-/* Records the step of n rows if there is none yet, there is room for it and it comes often enough. */
+/* Is there no recording of n rows yet, room for it, and does it come often enough, this time counted? */
+static bool step_is_due(const model *m, i64 n) {
+    if (*model_recording(m, n) || m->unrecorded) return false;
+    return n <= RECORDED_AT_ONCE || m->met[model_recording_at(m, n)] + 1 >= RECORDED_AFTER;
+}
+
 static status step_record(model *m, i64 n, err *e) {
     device *dev = m->mem.dev;
-    u8 *met = &m->met[model_recording_at(m, n)];
-    if (*model_recording(m, n) || m->unrecorded) return ST_OK;
-    if (n > RECORDED_AT_ONCE && ++*met < RECORDED_AFTER) return ST_OK;
     status st = dev->record(dev, queue_decode, &(decode_step){m, n}, model_recording(m, n), e);
     if (st != ST_NOMEM) return st;
     m->unrecorded = true;
@@ -29,19 +31,26 @@ static status step_record(model *m, i64 n, err *e) {
     return ST_OK;
 }
 
-/* Runs the step, from its recording where there can be one: decode form alone, the logits of every row wanted. Its
- * launches depend on n alone; all else is in the tables. */
+/* Can there be a recording: decode form alone, the logits of every row wanted? Its launches depend on n alone; all else
+ * is in the tables. */
+static bool can_be_recorded(const model *m, const model_batch *b, i64 n_abs) {
+    /* a later part of a batch keeps its features elsewhere */
+    return m->mem.dev->record && !m->lim.eager && !b->watch && !m->features_at && n_abs == b->n && model_wants_all(b) &&
+           b->n <= RECORDED;
+}
+
+/* Runs the step, from its recording where there can be one. */
 static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     device *dev = m->mem.dev;
-    /* a later part of a batch keeps its features elsewhere */
-    bool can = dev->record && !m->lim.eager && !b->watch && !m->features_at && n_abs == b->n && model_wants_all(b) &&
-               b->n <= RECORDED;
-    status st = can ? step_record(m, b->n, e) : ST_OK;
+    const bool can = can_be_recorded(m, b, n_abs);
+    status st = can && step_is_due(m, b->n) ? step_record(m, b->n, e) : ST_OK;
     if (st != ST_OK) return st;
-    if (can && *model_recording(m, b->n))
+    if (can && *model_recording(m, b->n)) {
         dev->replay(dev, *model_recording(m, b->n));
-    else
-        model_forward(m, b, n_abs);
+        return ST_OK;
+    }
+    if (can && b->n > RECORDED_AT_ONCE && !m->unrecorded) m->met[model_recording_at(m, b->n)]++;
+    model_forward(m, b, n_abs);
     return ST_OK;
 }
 
@@ -143,10 +152,15 @@ static i64 rows_each(const model *m, const model_batch *b) {
     return model_reads_together(m, first, rows, tokens) ? first : 1;
 }
 
-static status queue(model *m, const model_batch *b, err *e) {
-    i64 n_abs;
+/* Which recording it is, beside how many rows. */
+static void set_kind(model *m, const model_batch *b) {
     m->group = rows_each(m, b);
     m->branched = b->n_copies > 0;
+}
+
+static status queue(model *m, const model_batch *b, err *e) {
+    i64 n_abs;
+    set_kind(m, b);
     u64 bytes = tables_fill(&m->lim, b, model_vocab_there(m->c), &m->tables_host, &n_abs);
     m->mem.dev->write(m->mem.dev, m->tables_dev.bad_logits, m->tables_host.bad_logits, bytes);
     status st = run_step(m, b, n_abs, e);
@@ -217,6 +231,17 @@ i64 model_ahead_rows(const model *m) { return model_runs_apart(m) ? DECODE_ROWS 
 i32 *model_guesses(const model *m) { return m->tables_dev.guesses; }
 
 status model_check(const model *m, const model_batch *b, err *e) { return tables_check(&m->lim, b, e); }
+
+bool model_records(model *m, const model_batch *b) {
+    set_kind(m, b);
+    return !in_parts(m, b) && can_be_recorded(m, b, absorbed_rows(b)) && step_is_due(m, b->n);
+}
+
+status model_record(model *m, const model_batch *b, err *e) {
+    if (!model_records(m, b)) return ST_OK;
+    if (model_runs_apart(m)) m->o->set_row_mode(m->o, ROWS_DECODE);
+    return step_record(m, b->n, e);
+}
 
 /* What runs in parts has its results already; if it draws late, it has not begun. */
 status model_queue(model *m, const model_batch *b, err *e) {

@@ -32,6 +32,23 @@ static status queue_rank(rank *k, void *ud, err *e) {
     return model_queue(k->model, &own, e);
 }
 
+static status record_rank(rank *k, void *ud, err *e) {
+    const rank_step *s = ud;
+    const model_batch own = batch_of(k, s->b);
+    ops_set_threads(s->threads);
+    return model_record(k->model, &own, e);
+}
+
+/* Recordings of a step that has none yet, of all ranks here, before any of them begins it (forward.h). */
+static status record_together(ranks *r, const model_batch *b, err *e) {
+    bool due = false;
+    for (i64 i = 0; r->held > 1 && i < r->held; i++) {
+        const model_batch own = batch_of(&r->of[i], b);
+        due |= model_records(r->of[i].model, &own);
+    }
+    return due ? ranks_each(r, record_rank, &(rank_step){b, r->threads_each}, e) : ST_OK;
+}
+
 static status queue_rank_draw(rank *k, void *ud, err *e) {
     const rank_step *s = ud;
     const model_batch own = batch_of(k, s->b);
@@ -63,6 +80,7 @@ status ranks_queue(ranks *r, const model_batch *b, err *e) {
         return err_set(e, ST_UNSUPPORTED, "what experts are given is seen of one stage alone: not with --pp");
     status st = model_check(r->of[0].model, b, e); /* one that no rank begins leaves the ranks in step */
     if (st == ST_OK) st = tell_batch(r, JOB_QUEUE, b, e);
+    if (st == ST_OK) st = record_together(r, b, e);
     return st == ST_OK ? ranks_each(r, queue_rank, &(rank_step){b, r->threads_each}, e) : st;
 }
 
@@ -111,12 +129,27 @@ static status collect_rank_drafts(rank *k, void *ud, err *e) {
     return st == ST_OK ? rank_finish(k, e) : st;
 }
 
+static status record_rank_drafts(rank *k, void *ud, err *e) {
+    const rank_drafts *s = ud;
+    if (!k->draft) return ST_OK;
+    ops_set_threads(s->threads);
+    return draft_record(k->draft, s->b, e);
+}
+
+/* As record_together(). */
+static status record_drafts_together(ranks *r, const draft_batch *b, err *e) {
+    bool due = false;
+    for (i64 i = 0; r->held > 1 && i < r->held; i++) due |= r->of[i].draft && draft_records(r->of[i].draft, b);
+    return due ? ranks_each(r, record_rank_drafts, &(rank_drafts){b, r->threads_each}, e) : ST_OK;
+}
+
 status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e) {
     status st = ST_OK;
     if (ranks_tell(r)) {
         wire_drafts(&r->told, b, r->draft_topk);
         st = ranks_send_told(r, e);
     }
+    if (st == ST_OK) st = record_drafts_together(r, b, e);
     return st == ST_OK ? ranks_each(r, queue_rank_drafts, &(rank_drafts){b, r->threads_each}, e) : st;
 }
 
