@@ -6,7 +6,6 @@
 extern "C" {
 #include "device/cuda_symbols.h"
 }
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -116,11 +115,7 @@ extern "C" {
 void (*emu_launched)(const void *kernel, const unsigned *grid, int cluster, const void *context, bool recorded);
 }
 
-static std::atomic<int> running[GPUS_MOST]; /* kernels of each device */
-
 static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args, bool recorded = false) {
-    const int device = f->of ? f->of->device : 0;
-    running[device]++;
     if (emu_launched) emu_launched((const void *)f->kernel, c->grid, n, f->of, recorded);
     unsigned gx = c->grid[0], gy = c->grid[1];
     long blocks = (long)gx * gy * c->grid[2];
@@ -136,7 +131,6 @@ static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const v
         }
         run_blocks(n, {(unsigned)(b % gx), (unsigned)(b / gx % gy), (unsigned)(b / gx / gy)}, {gx, gy, c->grid[2]});
     }
-    running[device]--;
     return 0;
 }
 
@@ -320,13 +314,7 @@ CUresult cuModuleUnload(CUmodule m) { return delete m, 0; }
 CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) { return s->capturing = new CUgraph_st(), 0; }
 CUresult cuStreamEndCapture(CUstream s, CUgraph *g) { return *g = s->capturing, s->capturing = nullptr, 0; }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) {
-    static std::atomic<unsigned> made;
     if (CUresult r = fault(true)) return r;
-    if (current !=
-        &contexts[current->device]) { /* a part of a GPU: it takes a while, and waits for kernels of others */
-        usleep(made++ % 2 * 10000);
-        while (running[current->device]) usleep(50);
-    }
     return *x = (CUgraphExec) new CUgraph_st(*g), 0;
 }
 CUresult cuGraphUpload(CUgraphExec, CUstream) { return 0; }
