@@ -22,6 +22,7 @@ with open("/proc/cpuinfo") as cpuinfo:
     FLAGS = next((line.split() for line in cpuinfo if line.startswith("flags")), [])
 # Where AVX2 is the best of this processor, its operations are those of "best" and are not run twice.
 AVX2_IS_BEST = "avx2" in FLAGS and "avx512f" not in FLAGS and "avx_vnni" not in FLAGS
+HAS_AMX = "amx_bf16" in FLAGS
 SAME = "sh -c 'echo skipped: AVX2 is the best of this processor; exit 77'"
 
 PYTEST = "{python} -m pytest -q -rs -p no:cacheprovider "
@@ -313,7 +314,12 @@ ALL = [
     dict(name="operations, AVX-512", run="build/moonlet check --cpu-mask avx512", count="summary"),
     # others than experts are those of "AVX-512" or of the best here
     dict(name="experts, AVX-512 VNNI", run="build/moonlet check --cpu-mask vnni --op " + EXPERTS, count="summary"),
-    dict(name="experts, AVX-512 BF16", run="build/moonlet check --cpu-mask bf16 --op " + EXPERTS, count="summary"),
+    # where there is AMX, the best has other products of bf16
+    dict(
+        name="operations, AVX-512 BF16" if HAS_AMX else "experts, AVX-512 BF16",
+        run="build/moonlet check --cpu-mask bf16" + ("" if HAS_AMX else " --op " + EXPERTS),
+        count="summary",
+    ),
     dict(name="every header compiles alone", run="tools/headers"),
     dict(name="make dist", after=["program with them"], run="make --no-print-directory dist"),
     dict(

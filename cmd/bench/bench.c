@@ -10,6 +10,8 @@ static const struct {
     {"gemm", "dense matrix products on a GPU: time, share of the roofline, error", bench_gemm},
     {"moe", "routed experts: time, share of the roofline, error against ref", bench_moe},
     {"attention", "latent attention on a GPU: time, share of the roofline, error against ref", bench_attention},
+    {"layer", "one layer of Kimi-K2.5 on the CPU: time of each operation, share of what the machine can do",
+     bench_layer},
     {"sample", "the next tokens of rows of logits on a GPU: time", bench_sample},
     {"allreduce", "the sum over ranks on several GPUs: time, and whether it is right", bench_allreduce},
     {"serving", "a server or an engine under load: TTFT, TPOT, ITL, throughput", bench_serving},

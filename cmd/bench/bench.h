@@ -6,6 +6,7 @@
 
 int bench_gemm(int argc, char **argv);
 int bench_moe(int argc, char **argv);
+int bench_layer(int argc, char **argv);
 int bench_sample(int argc, char **argv);
 int bench_attention(int argc, char **argv);
 int bench_allreduce(int argc, char **argv);

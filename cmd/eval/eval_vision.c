@@ -263,7 +263,7 @@ int eval_vision(int argc, char **argv) {
         {"load-format", 0, OPT_ENUM, &v.m.engine.load_format, "auto|dummy",
          "dummy: made-up weights of config.json's shapes, on a GPU, to measure speed (default: auto)", 0, 0},
         {"threads", 't', OPT_INT, &v.m.engine.threads, "N", "CPU threads (default: 0, all cores)", 0, 4096},
-        {"cpu-mask", 0, OPT_ENUM, &v.m.engine.cpu_mask, "none|avx2|avxvnni|avx512|vnni|bf16|all",
+        {"cpu-mask", 0, OPT_ENUM, &v.m.engine.cpu_mask, "none|avx2|avxvnni|avx512|vnni|bf16|amx|all",
          "highest instruction set to use (default: all)", 0, 0},
         {"data", 0, OPT_STR, &v.data, "FILE", "JSON lines {\"image\"}, {\"video\"} or {\"frames\"} (default: -, stdin)",
          0, 0},

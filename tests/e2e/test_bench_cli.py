@@ -252,6 +252,30 @@ def test_bad_arguments(args, word):
     assert done.returncode == 1 and len(errors) == 1 and word in errors[0]
 
 
+def test_a_layer(tmp_path):
+    """Decoding rows and a prompt's; what the operations take is in the JSON, their sum in the last line."""
+    out = tmp_path / "json"
+    done = run("bench", "layer", *"--experts 8 --runs 1 -n 2 -n 65 --context 100 --json".split(), str(out))
+    assert done.returncode == 0 and "2 sequences, context 100" in done.stdout, done.stderr
+    assert "65 tokens of a prompt, context 100" in done.stdout
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    decode, prompt = ([line for line in lines if line["n"] == n] for n in (2, 65))
+    assert len(decode) == 10 and len(prompt) == 8, "a prompt's queries are not absorbed, nor its values expanded later"
+    assert all(line["ms"] > 0 and line["macs"] > 0 and line["bytes"] > 0 for line in lines)
+    assert next(line for line in decode if line["op"] == "o")["macs"] == 2 * 7168 * 64 * 128
+    alls = [float(line.split()[1]) for line in done.stdout.splitlines() if line.split()[:1] == ["all"]]
+    assert alls == [pytest.approx(sum(line["ms"] for line in part), rel=0.01) for part in (decode, prompt)]
+
+
+@pytest.mark.parametrize(
+    "args, word",
+    [(["-n", "0"], "--tokens"), (["--context", "9999999"], "--context"), (["--experts", "4"], "--experts")],
+)
+def test_a_layer_refuses(args, word):
+    done = run("bench", "layer", *args)
+    assert done.returncode in (1, 2) and word in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_an_unknown_instruction_set_is_wrong_usage():
     done = run("bench", "moe", "--shape", "1,64,32,2,1", "--cpu-mask", "sse9")
     assert done.returncode == 2 and "sse9" in done.stderr and "avx2" in done.stderr and done.stderr.count("\n") == 1

@@ -233,7 +233,7 @@ int bench_moe(int argc, char **argv) {
         {"out", 0, OPT_STR, &o->out, "F.bf16", "writes the outputs [tokens, dim]", 0, 0},
         {"seed", 0, OPT_INT, &o->seed, "N", "of the synthetic values (default: 0)", 0, 1e9},
         {"threads", 't', OPT_INT, &o->threads, "N", "CPU threads (default: all cores)", 0, 4096},
-        {"cpu-mask", 0, OPT_ENUM, &o->mask, "none|avx2|avxvnni|avx512|vnni|bf16|all",
+        {"cpu-mask", 0, OPT_ENUM, &o->mask, "none|avx2|avxvnni|avx512|vnni|bf16|amx|all",
          "highest instruction set to use (default: all)", 0, 0},
         {"tuned", 0, OPT_STR, &o->tuned, "FILE",
          "cuda: table of measured choices, or none (default: the one that comes along)", 0, 0},

@@ -5,24 +5,20 @@
  * at positions that a row may not see are never multiplied: a NaN there does not reach it. */
 enum { HEADS = 4, QROWS = 4 }; /* heads of a decode item, query rows of a prefill step */
 
-/* s[0, KV_PAGE) times scale; returns the largest of them and `top`, or NaN when one is NaN. By lanes: a plain loop over
- * the scores was a sixth of a long prompt's time. */
+/* s[0, KV_PAGE) times scale; returns the largest of them and `top`, or NaN when one is NaN. */
 static f32 scale_and_max(f32 *s, f32 scale, f32 top) {
-    enum { LANES = 16 };
-    f32 best[LANES];
-    i32 odd[LANES] = {0};
-    for (int l = 0; l < LANES; l++) best[l] = top;
-    for (i64 c = 0; c < KV_PAGE; c += LANES)
-        for (int l = 0; l < LANES; l++) {
-            f32 v = s[c + l] * scale;
-            s[c + l] = v;
-            best[l] = v > best[l] ? v : best[l];
-            odd[l] |= v != v;
-        }
-    for (int l = 0; l < LANES; l++) {
-        if (odd[l]) return NAN;
-        if (best[l] > top) top = best[l];
+    vf best = vf_set(top);
+    bool nan = false;
+    for (i64 c = 0; c < KV_PAGE; c += VL) {
+        const vf v = vf_mul(vf_load(s + c), vf_set(scale));
+        vf_store(s + c, v);
+        best = vf_larger(v, best);
+        nan |= vf_any_nan(v);
     }
+    if (nan) return NAN;
+    f32 lanes[VL];
+    vf_store(lanes, best);
+    for (int l = 0; l < VL; l++) top = lanes[l] > top ? lanes[l] : top;
     return top;
 }
 
@@ -63,6 +59,11 @@ static mat page_mat(const void *kv, dtype t, i64 page, i64 n, i64 width, bf16 *b
     return (mat){buf, width, false};
 }
 
+#ifdef VEC_AMX
+#include "kernels/cpu/prefill_amx_tmpl.h"
+#include "kernels/cpu/decode_amx_tmpl.h"
+#endif
+
 /* Workspace of a thread: acc float32 [HEADS, latent], one page in bf16. */
 INLINE u64 decode_space(const mla_decode_args *a) {
     return cpu_round64((u64)(HEADS * a->latent) * sizeof(f32)) +
@@ -71,7 +72,11 @@ INLINE u64 decode_space(const mla_decode_args *a) {
 
 static u64 mla_decode_workspace(const ops *o, const mla_decode_args *a) {
     (void)o;
-    return decode_space(a) * (u64)team_max();
+    u64 bytes = decode_space(a) * (u64)team_max();
+#ifdef VEC_AMX /* whatever the cache's type is */
+    if (tiled_decode_workspace(a) > bytes) bytes = tiled_decode_workspace(a);
+#endif
+    return bytes;
 }
 
 /* Up to HEADS queries: `heads` heads from h0 on of `rows` rows of one sequence from `row` on. */
@@ -140,6 +145,13 @@ static void mla_decode(const ops *o, const mla_decode_args *a) {
     i64 tokens = 0;
     for (i64 i = 0; i < a->n; i++) tokens += a->kv_len[i];
     team tm = team_begin(tokens * a->n_heads * (2 * a->latent + a->rope));
+#ifdef VEC_AMX
+    if (decode_in_tiles(a)) {
+        tiled_decode(a, tm.threads);
+        team_end(&tm);
+        return;
+    }
+#endif
 #pragma omp parallel for schedule(dynamic) num_threads(tm.threads)
     for (i64 it = 0; it < items; it++) {
         u8 *mine = (u8 *)a->workspace + (u64)cpu_thread() * space;
@@ -174,11 +186,6 @@ INLINE u64 prefill_space(const mla_prefill_args *a, u8 *at, prefill_mem *m) {
         m->page = (bf16 *)(at + key + value + acc + state);
     }
     return key + value + acc + state + page;
-}
-
-static u64 mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
-    (void)o;
-    return prefill_space(a, NULL, NULL) * (u64)team_max();
 }
 
 /* Keys and values of head h for the n tokens of a page. */
@@ -241,15 +248,38 @@ static void prefill_head(const mla_prefill_args *a, const prefill_mem *m, i64 h)
     }
 }
 
+/* Of a thread, whatever the cache's type is. */
+INLINE u64 prefill_most(const mla_prefill_args *a) {
+    u64 bytes = prefill_space(a, NULL, NULL);
+#ifdef VEC_AMX
+    if (tiled_space(a, NULL, NULL) > bytes) bytes = tiled_space(a, NULL, NULL);
+#endif
+    return bytes;
+}
+
+static u64 mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
+    (void)o;
+    return prefill_most(a) * (u64)team_max();
+}
+
 static void mla_prefill(const ops *o, const mla_prefill_args *a) {
     (void)o;
-    u64 space = prefill_space(a, NULL, NULL);
+    const u64 space = prefill_most(a);
     i64 expand = (a->pos0 + a->n) * a->n_heads * (a->nope + a->v_dim) * a->latent;
     team tm = team_begin(expand);
 #pragma omp parallel for schedule(dynamic) num_threads(tm.threads)
     for (i64 h = 0; h < a->n_heads; h++) {
+        u8 *mine = (u8 *)a->workspace + (u64)cpu_thread() * space;
+#ifdef VEC_AMX
+        tiled_mem tiled;
+        tiled_space(a, mine, &tiled);
+        if (prefill_in_tiles(a)) {
+            tiled_head(a, &tiled, h);
+            continue;
+        }
+#endif
         prefill_mem m;
-        prefill_space(a, (u8 *)a->workspace + (u64)cpu_thread() * space, &m);
+        prefill_space(a, mine, &m);
         prefill_head(a, &m, h);
     }
     team_end(&tm);

@@ -85,6 +85,7 @@ status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
     if (!(isa & ISA_AVX512)) return ST_OK;
     cpu_init_avx512(o);
     if (isa & ISA_BF16) cpu_init_avx512bf16(o);
-    if (isa & ISA_VNNI) cpu_init_avx512vnni(o, isa & ISA_BF16);
+    if (isa & ISA_AMX) cpu_init_avx512amx(o);
+    if (isa & ISA_VNNI) cpu_init_avx512vnni(o, isa);
     return ST_OK;
 }

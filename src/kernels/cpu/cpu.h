@@ -30,14 +30,16 @@ void cpu_init_generic(ops *o);
 void cpu_init_avx2(ops *o);
 void cpu_init_avx512(ops *o); /* F, BW, VL, DQ */
 void cpu_init_avx512bf16(ops *o);
+void cpu_init_avx512amx(ops *o); /* and bf16 */
 /* Experts of four and eight bits by the byte products of VNNI; other formats go on to the slot that was there before:
- * that of avx2; of avx512bf16 or of avx512. */
+ * that of avx2; of avx512amx, of avx512bf16 or of avx512. */
 void cpu_init_avxvnni(ops *o);
-void cpu_init_avx512vnni(ops *o, bool with_bf16);
+void cpu_init_avx512vnni(ops *o, u32 isa);
 
 /* Loops of multiplies and adds from registers (peak.h); each returns how many it did. */
 f64 cpu_loop_int8(void);
 f64 cpu_loop_bf16(void);
+f64 cpu_loop_amx(void);
 f64 cpu_loop_f32x16(void);
 f64 cpu_loop_f32x8(void);
 

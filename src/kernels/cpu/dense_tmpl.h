@@ -1,8 +1,28 @@
 /* kernels/cpu/dense_tmpl.h: dense products: linear, swiglu, absorb_q, unabsorb_v.
  *
- * Work items are blocks of WB weight rows times XB rows of x; x stays in the second-level cache while the
- * weights stream past once per XB rows. */
+ * Work items are blocks of up to WB weight rows times XB rows of x; x stays in the second-level cache while the
+ * weights stream past once per XB rows. With VEC_AMX an item lays its rows of x down for the tiles, which takes as long
+ * as 16 to 64 rows of a weight do, so it gets as many as leave no thread without work. */
+#ifdef VEC_AMX
+#include "kernels/cpu/dot_amx_tmpl.h"
+enum { WB = STRIPS * TILE, XB = X_TILES * TILE };
+#else
 enum { WB = 16, XB = 64 };
+#endif
+
+/* How `rows` of a weight are divided into items where each comes `times` times, for so many threads. */
+typedef struct {
+    i64 rows, n, strips;
+} weight_blocks;
+
+INLINE weight_blocks divide_rows(i64 rows, i64 times, i64 threads) {
+    const i64 strips = ceil_div(rows, 16), most = WB / 16;
+    i64 even = 1; /* of so many blocks, or a multiple, each thread has as many items as the others */
+    while (most > 1 && even * times % threads) even++;
+    return (weight_blocks){rows, min_i64(strips, ceil_div(ceil_div(strips, most), even) * even), strips};
+}
+/* The first row of block i; that of the one behind the last is the number of rows. */
+INLINE i64 first_row(const weight_blocks *b, i64 i) { return min_i64(b->strips * i / b->n * 16, b->rows); }
 
 INLINE void store_act(void *p, dtype t, i64 at, const f32 *v, i64 n) {
     if (t == DT_F32) {
@@ -17,6 +37,12 @@ INLINE void store_act(void *p, dtype t, i64 at, const f32 *v, i64 n) {
 
 /* y[nx, WB] = rows x times weight rows [row, row + nw). */
 static void block_product(const weight_view *w, i64 row, i64 nw, const void *const *x, i64 nx, f32 *y, f32 *buf) {
+#ifdef VEC_AMX
+    if (w->format == WF_BF16) {
+        dot_tiles((const bf16 *const *)x, nx, (const bf16 *)w->data + row * w->cols, w->cols, nw, w->cols, y, WB);
+        return;
+    }
+#endif
 #ifdef VEC_DPBF16
     if (weight_is_fp8(w->format)) {
         fp8_product(w, row, nw, (const bf16 *const *)x, nx, y, WB, (bf16 *)buf);
@@ -30,6 +56,18 @@ static void block_product(const weight_view *w, i64 row, i64 nw, const void *con
     }
 }
 
+/* g[nx, WB] = silu(gate x) * (up x); u like g. */
+static void gated_product(const weight_view *gate, const weight_view *up, i64 row, i64 nw, const void *const *x, i64 nx,
+                          f32 *g, f32 *u, f32 *buf) {
+    const i64 whole = nw / VL * VL, n = nw - whole;
+    block_product(gate, row, nw, x, nx, g, buf);
+    block_product(up, row, nw, x, nx, u, buf);
+    for (i64 i = 0; i < nx; i++, g += WB, u += WB) {
+        for (i64 c = 0; c < whole; c += VL) vf_store(g + c, silu_mul(vf_load(g + c), vf_load(u + c)));
+        if (n) vf_store_n(g + whole, silu_mul(vf_load_n(g + whole, n), vf_load_n(u + whole, n)), n);
+    }
+}
+
 static void row_pointers(const void *x, i64 stride, i64 first, i64 n, const void **out) {
     for (i64 i = 0; i < n; i++) out[i] = (const bf16 *)x + (first + i) * stride;
 }
@@ -37,14 +75,14 @@ static void row_pointers(const void *x, i64 stride, i64 first, i64 n, const void
 static void linear(const ops *o, const linear_args *a) {
     (void)o;
     const weight_view *w = &a->w->views[0];
-    i64 blocks = ceil_div(w->rows, WB), items = blocks * ceil_div(a->n, XB);
     team tm = team_begin(a->n * w->rows * w->cols);
+    const weight_blocks b = divide_rows(w->rows, ceil_div(a->n, XB), tm.threads);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 it = 0; it < items; it++) {
+    for (i64 it = 0; it < b.n * ceil_div(a->n, XB); it++) {
         f32 buf[CPU_EXPAND_MAX], y[XB * WB];
         const void *x[XB];
-        i64 row = it % blocks * WB, nw = min_i64(WB, w->rows - row);
-        i64 first = it / blocks * XB, nx = min_i64(XB, a->n - first);
+        i64 row = first_row(&b, it % b.n), nw = first_row(&b, it % b.n + 1) - row;
+        i64 first = it / b.n * XB, nx = min_i64(XB, a->n - first);
         row_pointers(a->x, a->x_stride, first, nx, x);
         block_product(w, row, nw, x, nx, y, buf);
         for (i64 i = 0; i < nx; i++) store_act(a->y, a->y_type, (first + i) * a->y_stride + row, y + i * WB, nw);
@@ -55,22 +93,17 @@ static void linear(const ops *o, const linear_args *a) {
 static void swiglu(const ops *o, const swiglu_args *a) {
     (void)o;
     const weight_view *gate = &a->gate->views[0], *up = &a->up->views[0];
-    i64 blocks = ceil_div(gate->rows, WB), items = blocks * ceil_div(a->n, XB);
     team tm = team_begin(2 * a->n * gate->rows * gate->cols);
+    const weight_blocks b = divide_rows(gate->rows, ceil_div(a->n, XB), tm.threads);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 it = 0; it < items; it++) {
-        f32 buf[CPU_EXPAND_MAX], g[XB * WB] = {0}, u[XB * WB] = {0};
+    for (i64 it = 0; it < b.n * ceil_div(a->n, XB); it++) {
+        f32 buf[CPU_EXPAND_MAX], g[XB * WB], u[XB * WB];
         const void *x[XB];
-        i64 row = it % blocks * WB, nw = min_i64(WB, gate->rows - row);
-        i64 first = it / blocks * XB, nx = min_i64(XB, a->n - first);
+        i64 row = first_row(&b, it % b.n), nw = first_row(&b, it % b.n + 1) - row;
+        i64 first = it / b.n * XB, nx = min_i64(XB, a->n - first);
         row_pointers(a->x, a->x_stride, first, nx, x);
-        block_product(gate, row, nw, x, nx, g, buf);
-        block_product(up, row, nw, x, nx, u, buf);
-        for (i64 i = 0; i < nx; i++) {
-            for (i64 c = 0; c < WB; c += VL)
-                vf_store(g + i * WB + c, silu_mul(vf_load(g + i * WB + c), vf_load(u + i * WB + c)));
-            store_act(a->out, DT_BF16, (first + i) * a->out_stride + row, g + i * WB, nw);
-        }
+        gated_product(gate, up, row, nw, x, nx, g, u, buf);
+        for (i64 i = 0; i < nx; i++) store_act(a->out, DT_BF16, (first + i) * a->out_stride + row, g + i * WB, nw);
     }
     team_end(&tm);
 }
@@ -121,13 +154,14 @@ static void absorb_q(const ops *o, const absorb_q_args *a) {
 static void unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     (void)o;
     const weight_view *w = &a->kv_b->views[0];
-    i64 rows = a->kv_b->nope + a->kv_b->v_dim, blocks = ceil_div(a->v_dim, WB), items = a->n_heads * blocks;
+    i64 rows = a->kv_b->nope + a->kv_b->v_dim;
     team tm = team_begin(a->n * a->n_heads * a->v_dim * a->latent);
+    const weight_blocks b = divide_rows(a->v_dim, a->n_heads, tm.threads);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 it = 0; it < items; it++) {
+    for (i64 it = 0; it < a->n_heads * b.n; it++) {
         f32 buf[CPU_EXPAND_MAX], y[XB * WB];
         const void *x[XB];
-        i64 h = it / blocks, d = it % blocks * WB, nw = min_i64(WB, a->v_dim - d);
+        i64 h = it / b.n, d = first_row(&b, it % b.n), nw = first_row(&b, it % b.n + 1) - d;
         for (i64 i = 0; i < a->n; i += XB) {
             i64 nx = min_i64(XB, a->n - i);
             row_pointers((const bf16 *)a->x + h * a->latent, a->n_heads * a->latent, i, nx, x);

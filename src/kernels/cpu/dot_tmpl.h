@@ -21,6 +21,11 @@ INLINE vb vb_load_n(const bf16 *p, i64 n) {
     memcpy(b, p, (size_t)n * sizeof *p);
     return vb_load(b);
 }
+INLINE void vf_store_n(f32 *p, vf v, i64 n) {
+    f32 b[VL];
+    vf_store(b, v);
+    memcpy(p, b, (size_t)n * sizeof *p);
+}
 INLINE void vf_store_bf16_n(bf16 *p, vf v, i64 n) {
     bf16 b[VL];
     vf_store_bf16(b, v);

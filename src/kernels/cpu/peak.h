@@ -7,7 +7,7 @@
  * the best of a few passes. */
 f64 cpu_peak_read(const void *p, u64 bytes);
 /* Multiplies and adds a second (two per product) of all threads, from registers; 0 without the instruction
- * that the cpu backend would use: VPDPBUSD, VDPBF16PS, FMA on zmm or ymm. */
+ * that the cpu backend would use: VPDPBUSD, TDPBF16PS or VDPBF16PS, FMA on zmm or ymm. */
 f64 cpu_peak_int8(u32 isa);
 f64 cpu_peak_bf16(u32 isa);
 f64 cpu_peak_f32(u32 isa);

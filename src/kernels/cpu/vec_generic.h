@@ -35,6 +35,12 @@ static inline vf vf_add(vf a, vf b) { return a + b; }
 static inline vf vf_sub(vf a, vf b) { return a - b; }
 static inline vf vf_mul(vf a, vf b) { return a * b; }
 static inline vf vf_div(vf a, vf b) { return a / b; }
+/* The larger of both lane by lane, best's where v's is NaN. */
+static inline vf vf_larger(vf v, vf best) {
+    for (int l = 0; l < VL; l++) best[l] = v[l] > best[l] ? v[l] : best[l];
+    return best;
+}
+static inline bool vf_any_nan(vf v) { return v[0] != v[0] || v[1] != v[1] || v[2] != v[2] || v[3] != v[3]; }
 static inline f32 vf_sum(vf v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 static inline vf vf_exp(vf v) { return (vf){expf(v[0]), expf(v[1]), expf(v[2]), expf(v[3])}; }
 static inline vb vb_load(const bf16 *p) { return vf_bf16(p); }

@@ -110,7 +110,8 @@ static void random_workload(const char *dir, const char *device, u64 seed, i64 n
         play(dir, device, &scenes[i], alone, jobs, n, &st);
         *preemptions += st.preemptions;
         if (plain && scenes[i].pp > 1 && scenes[i].o.overlap_anywhere) assert_true(st.ahead > st.steps / 2);
-        if (scenes[i].o.conservativeness > 0) assert_true(st.preemptions > 0);
+        /* with steps ahead it hangs on the texts, which differ from processor to processor: their sum is asserted */
+        if (scenes[i].o.conservativeness > 0 && !scenes[i].o.overlap_anywhere) assert_true(st.preemptions > 0);
         *cached += st.cached_tokens;
     }
     free(alone);
