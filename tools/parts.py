@@ -23,6 +23,7 @@ with open("/proc/cpuinfo") as cpuinfo:
 # Where AVX2 is the best of this processor, its operations are those of "best" and are not run twice.
 AVX2_IS_BEST = "avx2" in FLAGS and "avx512f" not in FLAGS and "avx_vnni" not in FLAGS
 HAS_AMX = "amx_bf16" in FLAGS
+NO_AMX = "sh -c 'echo skipped: this processor has no AMX; exit 77'"
 SAME = "sh -c 'echo skipped: AVX2 is the best of this processor; exit 77'"
 
 PYTEST = "{python} -m pytest -q -rs -p no:cacheprovider "
@@ -61,6 +62,7 @@ LEVELS = (
 )
 EMULATED_OPS = "build/moonlet check --device cuda "
 EXPERTS = "moe,moe_norm,moe_ffn"
+TILED = "linear,swiglu,linear_norm,unabsorb_v,mla_decode,mla_decode_values,mla_prefill"
 ATTENTION = "mla_decode,mla_prefill,mla_decode_values,mla_queries,heads_write,heads_decode"
 EMULATED = {
     "LD_LIBRARY_PATH": "{here}/build/tests/emulator",
@@ -305,6 +307,15 @@ ALL = [
         count="cmocka",
     ),
     dict(
+        name="sanitized operations, AMX",
+        needs=["clang-14 with sanitizers"],
+        count="summary",
+        env=SAN_ENV,
+        timeout=2400,
+        skip_status=77,
+        run=f"build-san/moonlet-watched check --device cpu --cpu-mask amx --op {TILED}" if HAS_AMX else NO_AMX,
+    ),
+    dict(
         name="threads sanitized: server",
         needs=["ThreadSanitizer build"],
         run="build-tsan/tests/unit/server/test_server",
@@ -314,11 +325,18 @@ ALL = [
     dict(name="operations, AVX-512", run="build/moonlet check --cpu-mask avx512", count="summary"),
     # others than experts are those of "AVX-512" or of the best here
     dict(name="experts, AVX-512 VNNI", run="build/moonlet check --cpu-mask vnni --op " + EXPERTS, count="summary"),
-    # where there is AMX, the best has other products of bf16
+    dict(name="experts, AVX-512 BF16", run="build/moonlet check --cpu-mask bf16 --op " + EXPERTS, count="summary"),
     dict(
-        name="operations, AVX-512 BF16" if HAS_AMX else "experts, AVX-512 BF16",
-        run="build/moonlet check --cpu-mask bf16" + ("" if HAS_AMX else " --op " + EXPERTS),
+        name="operations, AMX",
+        run=("build/moonlet check --cpu-mask amx --op " + TILED) if HAS_AMX else NO_AMX,
         count="summary",
+        skip_status=77,
+    ),
+    dict(
+        name="bits, AMX",
+        run="build/moonlet check bits --cpu-mask amx" if HAS_AMX else NO_AMX,
+        count="summary",
+        skip_status=77,
     ),
     dict(name="every header compiles alone", run="tools/headers"),
     dict(name="make dist", after=["program with them"], run="make --no-print-directory dist"),

@@ -590,8 +590,8 @@ void ops_init_ref(ops *o);
 status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e);
 
 /* Instruction sets of the cpu backend; a level needs those before it (AVX-VNNI: AVX2; it is used where there is no
- * AVX-512). */
-enum { ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_VNNI = 4, ISA_BF16 = 8, ISA_AVXVNNI = 16, ISA_AMX = 32, ISA_ALL = 63 };
+ * AVX-512). ISA_ALL is what is used unless asked otherwise: not AMX, which is slower for few rows. */
+enum { ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_VNNI = 4, ISA_BF16 = 8, ISA_AVXVNNI = 16, ISA_ALL = 31, ISA_AMX = 32 };
 u32 cpu_isa(void);                                           /* what the processor and the system both support */
 bool cpu_multiplies(weight_format f, bool experts, u32 isa); /* has it products for weights as they are stored? */
 status cpu_isa_parse(const char *mask, u32 *out, err *e);    /* "avx2", "avx512", "none", "all": for --cpu-mask */

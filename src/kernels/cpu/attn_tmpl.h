@@ -59,11 +59,6 @@ static mat page_mat(const void *kv, dtype t, i64 page, i64 n, i64 width, bf16 *b
     return (mat){buf, width, false};
 }
 
-#ifdef VEC_AMX
-#include "kernels/cpu/prefill_amx_tmpl.h"
-#include "kernels/cpu/decode_amx_tmpl.h"
-#endif
-
 /* Workspace of a thread: acc float32 [HEADS, latent], one page in bf16. */
 INLINE u64 decode_space(const mla_decode_args *a) {
     return cpu_round64((u64)(HEADS * a->latent) * sizeof(f32)) +
@@ -72,11 +67,7 @@ INLINE u64 decode_space(const mla_decode_args *a) {
 
 static u64 mla_decode_workspace(const ops *o, const mla_decode_args *a) {
     (void)o;
-    u64 bytes = decode_space(a) * (u64)team_max();
-#ifdef VEC_AMX /* whatever the cache's type is */
-    if (tiled_decode_workspace(a) > bytes) bytes = tiled_decode_workspace(a);
-#endif
-    return bytes;
+    return decode_space(a) * (u64)team_max();
 }
 
 /* Up to HEADS queries: `heads` heads from h0 on of `rows` rows of one sequence from `row` on. */
@@ -145,13 +136,6 @@ static void mla_decode(const ops *o, const mla_decode_args *a) {
     i64 tokens = 0;
     for (i64 i = 0; i < a->n; i++) tokens += a->kv_len[i];
     team tm = team_begin(tokens * a->n_heads * (2 * a->latent + a->rope));
-#ifdef VEC_AMX
-    if (decode_in_tiles(a)) {
-        tiled_decode(a, tm.threads);
-        team_end(&tm);
-        return;
-    }
-#endif
 #pragma omp parallel for schedule(dynamic) num_threads(tm.threads)
     for (i64 it = 0; it < items; it++) {
         u8 *mine = (u8 *)a->workspace + (u64)cpu_thread() * space;
@@ -248,38 +232,20 @@ static void prefill_head(const mla_prefill_args *a, const prefill_mem *m, i64 h)
     }
 }
 
-/* Of a thread, whatever the cache's type is. */
-INLINE u64 prefill_most(const mla_prefill_args *a) {
-    u64 bytes = prefill_space(a, NULL, NULL);
-#ifdef VEC_AMX
-    if (tiled_space(a, NULL, NULL) > bytes) bytes = tiled_space(a, NULL, NULL);
-#endif
-    return bytes;
-}
-
 static u64 mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
     (void)o;
-    return prefill_most(a) * (u64)team_max();
+    return prefill_space(a, NULL, NULL) * (u64)team_max();
 }
 
 static void mla_prefill(const ops *o, const mla_prefill_args *a) {
     (void)o;
-    const u64 space = prefill_most(a);
+    u64 space = prefill_space(a, NULL, NULL);
     i64 expand = (a->pos0 + a->n) * a->n_heads * (a->nope + a->v_dim) * a->latent;
     team tm = team_begin(expand);
 #pragma omp parallel for schedule(dynamic) num_threads(tm.threads)
     for (i64 h = 0; h < a->n_heads; h++) {
-        u8 *mine = (u8 *)a->workspace + (u64)cpu_thread() * space;
-#ifdef VEC_AMX
-        tiled_mem tiled;
-        tiled_space(a, mine, &tiled);
-        if (prefill_in_tiles(a)) {
-            tiled_head(a, &tiled, h);
-            continue;
-        }
-#endif
         prefill_mem m;
-        prefill_space(a, mine, &m);
+        prefill_space(a, (u8 *)a->workspace + (u64)cpu_thread() * space, &m);
         prefill_head(a, &m, h);
     }
     team_end(&tm);

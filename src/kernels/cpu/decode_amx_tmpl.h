@@ -141,14 +141,18 @@ static void join_parts(const mla_decode_args *a, i64 i, i64 h, decode_part d, i6
     store_act(a->out, DT_BF16, at * a->latent, acc, a->latent);
 }
 
-static void tiled_decode(const mla_decode_args *a, int threads) {
+static void tiled_decode(const mla_decode_args *a) {
     const u64 space = decode_mem_at(a, NULL, NULL);
     const i64 groups = ceil_div(a->n_heads, TILE), next = (i64)decode_part_bytes(a) / (i64)sizeof(f32);
     f32 *parts = (f32 *)((u8 *)a->workspace + space * (u64)team_max());
-#pragma omp parallel num_threads(threads)
+    i64 tokens = 0;
+    for (i64 i = 0; i < a->n; i++) tokens += a->kv_len[i];
+    team tm = team_begin(tokens * a->n_heads * (2 * a->latent + a->rope));
+#pragma omp parallel num_threads(tm.threads)
     for (i64 first = 0; first < a->n; first += ROWS_TOGETHER) {
         const i64 rows = min_i64(ROWS_TOGETHER, a->n - first),
-                  each = rows * CUTS < 2 * threads ? 1 : groups; /* heads of a page together, if nobody is idle then */
+                  each =
+                      rows * CUTS < 2 * tm.threads ? 1 : groups; /* heads of a page together, if nobody is idle then */
 #pragma omp for schedule(dynamic)
         for (i64 it = 0; it < rows * CUTS * (groups / each); it++) {
             const i64 cut = it % CUTS, r = it / CUTS % rows, g = it / CUTS / rows * each;
@@ -165,4 +169,5 @@ static void tiled_decode(const mla_decode_args *a, int threads) {
                        cuts_of(a->kv_len[first + r]), groups * next);
         }
     }
+    team_end(&tm);
 }

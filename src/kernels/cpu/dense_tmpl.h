@@ -35,14 +35,15 @@ INLINE void store_act(void *p, dtype t, i64 at, const f32 *v, i64 n) {
     if (c < n) vf_store_bf16_n(q + c, vf_load_n(v + c, n - c), n - c);
 }
 
+#ifdef VEC_AMX
+/* y[nx, WB] = rows x times weight rows [row, row + nw), which are bf16. */
+static void block_product(const weight_view *w, i64 row, i64 nw, const void *const *x, i64 nx, f32 *y, f32 *buf) {
+    (void)buf;
+    dot_tiles((const bf16 *const *)x, nx, (const bf16 *)w->data + row * w->cols, w->cols, nw, w->cols, y, WB);
+}
+#else
 /* y[nx, WB] = rows x times weight rows [row, row + nw). */
 static void block_product(const weight_view *w, i64 row, i64 nw, const void *const *x, i64 nx, f32 *y, f32 *buf) {
-#ifdef VEC_AMX
-    if (w->format == WF_BF16) {
-        dot_tiles((const bf16 *const *)x, nx, (const bf16 *)w->data + row * w->cols, w->cols, nw, w->cols, y, WB);
-        return;
-    }
-#endif
 #ifdef VEC_DPBF16
     if (weight_is_fp8(w->format)) {
         fp8_product(w, row, nw, (const bf16 *const *)x, nx, y, WB, (bf16 *)buf);
@@ -55,6 +56,7 @@ static void block_product(const weight_view *w, i64 row, i64 nw, const void *con
         dot(x, false, nx, weight_mat(w, row + j, n, buf), n, w->cols, y + j, WB);
     }
 }
+#endif
 
 /* g[nx, WB] = silu(gate x) * (up x); u like g. */
 static void gated_product(const weight_view *gate, const weight_view *up, i64 row, i64 nw, const void *const *x, i64 nx,

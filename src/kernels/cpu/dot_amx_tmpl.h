@@ -133,15 +133,13 @@ static void tiles_store(const u8 *sums, i64 strips, i64 nx, f32 *y, i64 ys) {
 }
 
 /* y[nx, ys] = the rows of x times nw rows of w [nw, ws] of k columns; nx at most 16 * X_TILES, nw at most 16 * STRIPS.
- * Up to the next multiple of sixteen y is zero behind a row's results. */
+ * Up to the next multiple of sixteen y is zero behind a row's results. Of a weight 32 rows at most are read at a time:
+ * a processor fetches ahead of so many, and of 64 few rows of x had half of the memory's rate. */
 static void dot_tiles(const bf16 *const *x, i64 nx, const bf16 *w, i64 ws, i64 nw, i64 k, f32 *y, i64 ys) {
     _Alignas(64) u8 pairs[PAIRS_BYTES], sums[STRIPS * X_TILES * SUM_BYTES];
     _Alignas(64) bf16 rest[TILE * PAIRS_COLS];
     const i64 tiles = ceil_div(nx, TILE), width = nx == 1 ? 4 : 64, strips = ceil_div(nw, TILE),
-              full = k / TILE_K * TILE_K,
-              most = tiles == 1   ? X_TILES
-                     : tiles == 2 ? 2
-                                  : 1,
+              full = k / TILE_K * TILE_K, most = tiles > 2 ? 1 : 2,
               block = min_i64(PAIRS_COLS, PAIRS_BYTES / (tiles * width) * 2) / TILE_K * TILE_K;
     tiles_begin(width);
     for (i64 c = 0, n; c < k; c += n) {

@@ -5,7 +5,7 @@
  * the down product of every pair and the weighted sum over a token's slots in order. */
 #include "kernels/cpu/moe_sort.h"
 
-enum { PAIRS = XB }; /* pairs of an expert at a time */
+enum { PAIRS = 64 }; /* pairs of an expert at a time */
 
 static u64 moe_workspace(const ops *o, const moe_args *a) {
     (void)o;
@@ -15,16 +15,22 @@ static u64 moe_workspace(const ops *o, const moe_args *a) {
     return moe_plan_bytes(a, 0, (u64)a->experts->views[0].rows * sizeof(bf16));
 }
 
-/* nw columns of h from `row` on for all pairs of expert e. */
-static void moe_up(const moe_args *a, const moe_plan *p, i64 e, i64 row, i64 nw, f32 *buf) {
+/* WB columns of h from row `row` for all pairs of expert e. */
+static void moe_up(const moe_args *a, const moe_plan *p, i64 e, i64 row, f32 *buf) {
     const weight_view *w = &a->experts->views[3 * e];
+    i64 nw = min_i64(WB, p->inter - row);
     for (i64 at = p->first[e]; at < p->first[e + 1]; at += PAIRS) {
         i64 np = min_i64(PAIRS, p->first[e + 1] - at);
         const void *x[PAIRS];
-        f32 g[PAIRS * WB], u[PAIRS * WB];
+        f32 g[PAIRS * WB] = {0}, u[PAIRS * WB] = {0};
         for (i64 i = 0; i < np; i++) x[i] = (const bf16 *)a->x + p->token[at + i] * p->hidden;
-        gated_product(&w[0], &w[1], row, nw, x, np, g, u, buf);
-        for (i64 i = 0; i < np; i++) store_act(p->h, DT_BF16, (at + i) * p->inter + row, g + i * WB, nw);
+        block_product(&w[0], row, nw, x, np, g, buf);
+        block_product(&w[1], row, nw, x, np, u, buf);
+        for (i64 i = 0; i < np; i++) {
+            for (i64 c = 0; c < WB; c += VL)
+                vf_store(g + i * WB + c, silu_mul(vf_load(g + i * WB + c), vf_load(u + i * WB + c)));
+            store_act(p->h, DT_BF16, (at + i) * p->inter + row, g + i * WB, nw);
+        }
     }
 }
 
@@ -92,18 +98,15 @@ static void moe(const ops *o, const moe_args *a) {
                  weight_format_name(f));
     moe_plan p;
     moe_plan_make(&p, a, 0, (u64)a->experts->views[0].rows * sizeof(bf16));
+    i64 blocks = ceil_div(p.inter, WB);
+    const i64 together = moe_items_together(p.n_touched * blocks);
     team tm = team_begin(3 * a->n * a->k * p.inter * p.hidden);
-    const weight_blocks b = divide_rows(p.inter, p.n_touched, tm.threads);
-    const i64 together = moe_items_together(p.n_touched * b.n);
 #pragma omp parallel num_threads(tm.threads)
     {
         f32 buf[CPU_EXPAND_MAX];
         f32 *y = moe_plan_y(&p, a);
 #pragma omp for schedule(dynamic, together)
-        for (i64 it = 0; it < p.n_touched * b.n; it++) {
-            const i64 row = first_row(&b, it % b.n);
-            moe_up(a, &p, p.touched[it / b.n], row, first_row(&b, it % b.n + 1) - row, buf);
-        }
+        for (i64 it = 0; it < p.n_touched * blocks; it++) moe_up(a, &p, p.touched[it / blocks], it % blocks * WB, buf);
 #pragma omp for schedule(dynamic)
         for (i64 col = 0; col < p.hidden; col += MOE_OUT) {
             i64 n = min_i64(MOE_OUT, p.hidden - col);

@@ -192,3 +192,15 @@ static void tiled_head(const mla_prefill_args *a, const tiled_mem *m, i64 h) {
         store_act(a->out, DT_BF16, (i * a->n_heads + h) * a->v_dim, acc, a->v_dim);
     }
 }
+
+static void tiled_prefill(const mla_prefill_args *a) {
+    const u64 space = tiled_space(a, NULL, NULL);
+    team tm = team_begin((a->pos0 + a->n) * a->n_heads * (a->nope + a->v_dim) * a->latent);
+#pragma omp parallel for schedule(dynamic) num_threads(tm.threads)
+    for (i64 h = 0; h < a->n_heads; h++) {
+        tiled_mem m;
+        tiled_space(a, (u8 *)a->workspace + (u64)cpu_thread() * space, &m);
+        tiled_head(a, &m, h);
+    }
+    team_end(&tm);
+}

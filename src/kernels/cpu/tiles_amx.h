@@ -5,13 +5,13 @@
 #include <immintrin.h>
 
 enum {
-    TILE = 16,         /* rows of a tile; columns of a tile of sums */
-    TILE_K = 32,       /* columns of a tile of bf16 */
-    X_TILES = 4,       /* tiles of x, or of a weight, whose sums are in registers at a time */
-    PAIRS_COLS = 2048, /* most columns of x that are laid down at a time */
-    PAIRS_BYTES = PAIRS_COLS * TILE * X_TILES * 2, /* of them, in the second-level cache */
-    STRIPS = 16,                                   /* tiles of a weight's rows that one call takes */
-    SUM_BYTES = TILE * TILE * 4                    /* of a tile of sums */
+    TILE = 16,                           /* rows of a tile; columns of a tile of sums */
+    TILE_K = 32,                         /* columns of a tile of bf16 */
+    X_TILES = 4,                         /* tiles of sums in registers at a time */
+    PAIRS_COLS = 8192,                   /* most columns of x that are laid down at a time */
+    PAIRS_BYTES = PAIRS_COLS * TILE * 2, /* of them, in the second-level cache: of more than 16 rows fewer columns */
+    STRIPS = 16,                         /* tiles of a weight's rows that one call takes */
+    SUM_BYTES = TILE * TILE * 4          /* of a tile of sums */
 };
 
 /* What was stored so far is in memory behind this. gcc's intrinsics do not say that tiles and their configuration are
