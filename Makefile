@@ -105,7 +105,7 @@ $1/src/media/resize_avx2.o: ISA := -mavx2
 $1/src/kernels/cpu/avx512%.o: ISA := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
 $1/src/kernels/cpu/avx512vnni%.o: ISA += -mavx512vnni
 $1/src/kernels/cpu/avx512bf16%.o: ISA += -mavx512bf16
-$1/src/kernels/cpu/avx512amx%.o: ISA += -mavx512bf16 -mamx-tile -mamx-bf16
+$1/src/kernels/cpu/avx512amx%.o: ISA += -mavx512bf16 -mavx512vnni -mamx-tile -mamx-bf16 -mamx-int8
 endef
 $(foreach dir,$B $(if $(SAN),$B/watched),$(eval $(call ISA_RULES,$(dir))))
 # What computes. Watched without two checks a pointer, which cost half of the time: ASan stops at what such a pointer

@@ -303,15 +303,16 @@ typedef struct {
     row_parts *parts; /* of out, which then need not be written; NULL: there is no other place */
 } moe_args;
 
-/* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */
+/* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. `mean` is the
+ * backend's ops.int8_mean. */
 enum {
-    INT8_MEAN = 8, /* pairs an expert */
+    INT8_MEAN = 8, /* pairs an expert: GPUs, and ref */
     INT8_BLOCK = 64,
     INT8_COLUMNS = 1 << 16 /* sums of 127 * 255 stay within 31 bits */
 };
-static inline bool moe_is_int8(i64 pairs, i64 experts, i64 hidden, i64 inter) {
-    return pairs >= INT8_MEAN * experts && hidden % INT8_BLOCK == 0 && inter % INT8_BLOCK == 0 &&
-           hidden <= INT8_COLUMNS && inter <= INT8_COLUMNS;
+static inline bool moe_is_int8(i64 mean, i64 pairs, i64 experts, i64 hidden, i64 inter) {
+    return pairs >= mean * experts && hidden % INT8_BLOCK == 0 && inter % INT8_BLOCK == 0 && hidden <= INT8_COLUMNS &&
+           inter <= INT8_COLUMNS;
 }
 
 /* out[i] = x[rows[i]], rows of `dim` elements. */
@@ -557,6 +558,7 @@ struct ops {
     status (*fits)(const ops *o, const ops_widths *w, err *e);
 
     bool keeps_views; /* weights read their views' data in place: it must outlive them */
+    i64 int8_mean; /* moe of EXPERTS_W4A8: int8 from so many pairs an expert on; 0: always, bits hang on no other row */
     /* Ends with weight_release(). ST_UNSUPPORTED names a format that the backend cannot run. */
     status (*weight_prepare)(const ops *o, const weight_desc *d, op_weight **out, err *e);
     void (*weight_release)(op_weight *w); /* NULL is allowed */
@@ -590,8 +592,18 @@ void ops_init_ref(ops *o);
 status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e);
 
 /* Instruction sets of the cpu backend; a level needs those before it (AVX-VNNI: AVX2; it is used where there is no
- * AVX-512). ISA_ALL is what is used unless asked otherwise: not AMX, which is slower for few rows. */
-enum { ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_VNNI = 4, ISA_BF16 = 8, ISA_AVXVNNI = 16, ISA_ALL = 31, ISA_AMX = 32 };
+ * AVX-512). ISA_ALL is what is used unless asked otherwise: not AMX's products of bf16, which are slower for few rows;
+ * those of bytes give the bits that vectors do and are taken where they are faster. */
+enum {
+    ISA_AVX2 = 1,
+    ISA_AVX512 = 2,
+    ISA_VNNI = 4,
+    ISA_BF16 = 8,
+    ISA_AVXVNNI = 16,
+    ISA_AMX_INT8 = 32,
+    ISA_ALL = 63,
+    ISA_AMX = 64
+};
 u32 cpu_isa(void);                                           /* what the processor and the system both support */
 bool cpu_multiplies(weight_format f, bool experts, u32 isa); /* has it products for weights as they are stored? */
 status cpu_isa_parse(const char *mask, u32 *out, err *e);    /* "avx2", "avx512", "none", "all": for --cpu-mask */

@@ -389,18 +389,24 @@ static status slice(engine *g, const engine_options *o, err *e) {
     return model_config_split(&g->config, o->tp_slice, 0, "--tp-slice", e);
 }
 
-static status engine_choose_experts(engine *g, const char *name, bool deterministic, err *e) {
+static status engine_choose_experts(engine *g, const char *name, err *e) {
     if (!name) return ST_OK;
-    for (int f = 0; f < EXPERTS_FORMATS; f++) {
-        if (strcmp(name, expert_format_name((expert_format)f))) continue;
-        g->config.experts = (expert_format)f;
-        if (g->config.experts == EXPERTS_W4A8 && deterministic)
-            return err_set(
-                e, ST_UNSUPPORTED,
-                "--moe-format w4a8 takes int8 activations where a step has many tokens: not with --deterministic");
-        return ST_OK;
-    }
+    for (int f = 0; f < EXPERTS_FORMATS; f++)
+        if (!strcmp(name, expert_format_name((expert_format)f))) return g->config.experts = (expert_format)f, ST_OK;
     return err_set(e, ST_INPUT, "--moe-format %s is not auto, w4a8 or w2_bf16", name);
+}
+
+/* Are activations int8 or not by how many rows a step has? */
+static bool int8_by_rows(const engine *g) {
+    return g->config.experts == EXPERTS_W4A8 && engine_backend(g)->ops.int8_mean > 0;
+}
+
+static status check_deterministic(const engine *g, const engine_options *o, err *e) {
+    if (!o->deterministic || !int8_by_rows(g)) return ST_OK;
+    return err_set(e, ST_UNSUPPORTED,
+                   "--moe-format w4a8 on --device %s takes int8 activations where a step has many tokens: not with "
+                   "--deterministic",
+                   o->device);
 }
 
 /* Of this process: "NUMA nodes 0,0,1,1; ", cut off where there are very many ranks; "": they are not bound. */
@@ -503,12 +509,13 @@ static status open_plan(engine *g, const engine_options *o, err *e) {
     const model_config whole = g->config;
     if (st == ST_OK) st = place_experts(g, o, e);
     if (st == ST_OK) st = slice(g, o, e);
-    if (st == ST_OK) st = engine_choose_experts(g, o->moe_format, o->deterministic, e);
+    if (st == ST_OK) st = engine_choose_experts(g, o->moe_format, e);
     if (st == ST_OK) st = engine_open_weights(g, o, e);
     if (st == ST_OK) st = engine_draft_open(g, o, &whole, e);
     if (st == ST_OK) st = engine_vision_open(g, o, e);
     if (st == ST_OK && g->hosts) st = engine_hosts_compare(g, o, e);
     if (st == ST_OK) st = choose_backend(g, o, e);
+    if (st == ST_OK) st = check_deterministic(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
     if (st == ST_OK) st = check_kv_scales(g, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_share, g, e);
@@ -594,7 +601,8 @@ bool engine_deterministic(const engine *g) {
     /* which copy of an expert a row takes hangs on its place in the batch, and sums on where experts are */
     const expert_placement *p = &g->placement;
     const bool move = g->balance.every || p->groups * p->held > p->experts;
-    return g->lim.deterministic || (!engine_backend(g)->ops.set_row_mode && engine_kv_ranks(g) < 2 && !move);
+    return g->lim.deterministic ||
+           (!engine_backend(g)->ops.set_row_mode && engine_kv_ranks(g) < 2 && !move && !int8_by_rows(g));
 }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 

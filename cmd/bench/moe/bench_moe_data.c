@@ -108,7 +108,7 @@ moe_args moe_shape_args(const bench_state *b, const shape_data *d, i64 set) {
 
 bool moe_in_int8(const bench_state *b, const shape_data *d) {
     const bench_opts *o = &b->o;
-    return b->experts == EXPERTS_W4A8 && moe_is_int8(d->n * o->topk, o->experts, o->dim, o->inter);
+    return b->experts == EXPERTS_W4A8 && moe_is_int8(b->dev->int8_mean, d->n * o->topk, o->experts, o->dim, o->inter);
 }
 
 static i64 count_touched(const bench_state *b, const i32 *ids, i64 n) {

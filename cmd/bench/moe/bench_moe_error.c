@@ -8,7 +8,7 @@
  * says, with so many slots, all others empty, that moe_is_int8() holds where it does for the call, else a slot a
  * call. */
 static status moe_error_ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *given, f32 *contract, err *e) {
-    const i64 dim = b->o.dim, topk = b->o.topk, slots = max_i64(topk, INT8_MEAN * b->distinct);
+    const i64 dim = b->o.dim, topk = b->o.topk, slots = max_i64(topk, b->ref->int8_mean * b->distinct);
     f32 *x = calloc((u64)(2 * dim + slots), 4), *weights = x + 2 * dim, *one = x + dim;
     i32 *ids = malloc((u64)slots * 4);
     moe_args a = {.experts = b->ref_w, .x = x, .ids = ids, .weights = weights, .out = one, .n = 1, .k = slots};

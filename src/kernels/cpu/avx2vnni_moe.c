@@ -3,7 +3,8 @@
 #define VEC_VNNI
 #include "kernels/cpu/vec_int8_avx2.h"
 #include "kernels/cpu/moe_int8_tmpl.h"
-#include "kernels/cpu/moe_int8_level.h"
+#include "kernels/cpu/moe_w4a8_tmpl.h"
+#include "kernels/cpu/moe_int8_level_tmpl.h"
 
 DEFINE_INT8_LEVEL(over_avx2)
 

@@ -1,9 +1,8 @@
 /* kernels/cpu/avx512bf16_ops.c: every operation at level avx512 bf16. */
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
-#define VEC_INT8
 #define VEC_DPBF16
-#include "kernels/cpu/vec_int8_avx512.h"
+#include "kernels/cpu/vec_avx512.h"
 #include "kernels/cpu/dot_tmpl.h"
 #include "kernels/cpu/fp8_tmpl.h"
 #include "kernels/cpu/dense_tmpl.h"
@@ -11,7 +10,11 @@
 #include "kernels/cpu/attn_tmpl.h"
 #include "kernels/cpu/heads_tmpl.h"
 #include "kernels/cpu/vision_tmpl.h"
-#include "kernels/cpu/moe_int8_tmpl.h"
+
+/* Products of bytes are those of the level below. */
+static bool moe_in_int8(const ops *o, const moe_args *a) { return cpu_avx512_moe_in_int8(o, a); }
+static u64 moe_in_int8_workspace(const ops *o, const moe_args *a) { return cpu_avx512_moe_in_int8_workspace(o, a); }
+
 #include "kernels/cpu/moe_tmpl.h"
 #include "kernels/cpu/slots_tmpl.h"
 

@@ -2,7 +2,8 @@
 #define VEC_VNNI
 #include "kernels/cpu/vec_int8_avx512.h"
 #include "kernels/cpu/moe_int8_tmpl.h"
-#include "kernels/cpu/moe_int8_level.h"
+#include "kernels/cpu/moe_w4a8_tmpl.h"
+#include "kernels/cpu/moe_int8_level_tmpl.h"
 
 /* Of levels below there are three: without and with BF16 products, and with those by tiles. */
 DEFINE_INT8_LEVEL(over_f32)

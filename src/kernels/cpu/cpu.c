@@ -8,8 +8,6 @@ int cpu_thread(void) { return omp_get_thread_num(); }
 /* Rows that must be expanded to float32 have to fit the space that a thread has for them. */
 static status cpu_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e) {
     *out = NULL;
-    if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8)
-        return err_set(e, ST_UNSUPPORTED, "experts in w4a8 run on --device cuda and ref, not on %s", o->name);
     for (i64 i = 0; i < d->n_views; i++) {
         const weight_view *v = &d->views[i];
         if (v->cols > CPU_EXPAND_MAX && v->format != WF_F32 && v->format != WF_BF16) {
@@ -67,6 +65,7 @@ bool cpu_multiplies(weight_format f, bool experts, u32 isa) {
 
 status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
     ops_init_ref(o);
+    o->int8_mean = 0;
     if (act == DT_F32) {
         log_once("cpu-f32", "float32 activations run the reference's arithmetic on the CPU");
         o->name = "cpu (reference arithmetic)";
@@ -87,5 +86,6 @@ status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
     if (isa & ISA_BF16) cpu_init_avx512bf16(o);
     if (isa & ISA_AMX) cpu_init_avx512amx(o);
     if (isa & ISA_VNNI) cpu_init_avx512vnni(o, isa);
+    if ((isa & ISA_VNNI) && (isa & ISA_AMX_INT8)) cpu_init_avx512amx_w4a8(o, isa);
     return ST_OK;
 }

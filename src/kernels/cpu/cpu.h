@@ -31,6 +31,19 @@ void cpu_init_avx2(ops *o);
 void cpu_init_avx512(ops *o); /* F, BW, VL, DQ */
 void cpu_init_avx512bf16(ops *o);
 void cpu_init_avx512amx(ops *o); /* and bf16 */
+/* Experts with int8 activations, if the call is one: returns false, a workspace of 0 bytes where it is not. Without
+ * vector instructions W4A8 alone, by ref's arithmetic (w4a8_generic.c); with AVX-512's. */
+bool cpu_generic_moe_in_int8(const ops *o, const moe_args *a);
+u64 cpu_generic_moe_in_int8_workspace(const ops *o, const moe_args *a);
+bool cpu_avx512_moe_in_int8(const ops *o, const moe_args *a);
+u64 cpu_avx512_moe_in_int8_workspace(const ops *o, const moe_args *a);
+/* W4A8 (ops.h, at moe_args) at any number of tokens: in shapes that ops.h has it for. */
+static inline bool cpu_in_w4a8(const ops *o, const moe_args *a) {
+    const weight_view *v = a->experts->views;
+    return a->experts->int8 && moe_is_int8(o->int8_mean, a->n * a->k, a->experts->n_views / 3, v->cols, v->rows);
+}
+/* Of this by AMX's tiles where an expert has many tokens; with AVX-512 VNNI. */
+void cpu_init_avx512amx_w4a8(ops *o, u32 isa);
 /* Experts of four and eight bits by the byte products of VNNI; other formats go on to the slot that was there before:
  * that of avx2; of avx512amx, of avx512bf16 or of avx512. */
 void cpu_init_avxvnni(ops *o);

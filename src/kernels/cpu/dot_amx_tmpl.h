@@ -5,31 +5,6 @@
  * they lie; rows of x are laid down in pairs of columns, sixteen rows side by side, as the instruction wants them. */
 #include "kernels/cpu/tiles_amx.h"
 
-/* Sixteen rows of sixteen 32-bit words change places with their columns. */
-static void transpose16(__m512i v[TILE]) {
-    __m512i w[TILE];
-    for (int i = 0; i < TILE; i += 2) {
-        w[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        w[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
-    for (int i = 0; i < TILE; i += 4)
-        for (int j = 0; j < 2; j++) {
-            v[i + 2 * j] = _mm512_unpacklo_epi64(w[i + j], w[i + j + 2]);
-            v[i + 2 * j + 1] = _mm512_unpackhi_epi64(w[i + j], w[i + j + 2]);
-        }
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 2; j++) {
-            w[i + 8 * j] = _mm512_shuffle_i32x4(v[i + 8 * j], v[i + 8 * j + 4], 0x88);
-            w[i + 8 * j + 4] = _mm512_shuffle_i32x4(v[i + 8 * j], v[i + 8 * j + 4], 0xdd);
-        }
-    for (int i = 0; i < 4; i++) { /* w[i] has columns i and i + 8 of the first eight rows, w[i + 4] i + 4 and i + 12 */
-        v[i] = _mm512_shuffle_i32x4(w[i], w[i + 8], 0x88);
-        v[i + 8] = _mm512_shuffle_i32x4(w[i], w[i + 8], 0xdd);
-        v[i + 4] = _mm512_shuffle_i32x4(w[i + 4], w[i + 12], 0x88);
-        v[i + 12] = _mm512_shuffle_i32x4(w[i + 4], w[i + 12], 0xdd);
-    }
-}
-
 static __mmask32 first_cols(i64 n) { return n >= TILE_K ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1; }
 
 /* Columns [c, c + n) of x's rows as [tiles][steps][16 pairs][16 rows] pairs of bf16, zero where there is none; of a

@@ -15,7 +15,7 @@ static u32 saved_state(void) {
 }
 
 /* Of leaf 7's edx; <cpuid.h> has them by different names. */
-enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 };
 
 /* Linux saves a thread's tiles (8 KiB) only for processes that asked (arch_prctl, since Linux 5.16); for good. */
 static bool tiles_allowed(void) {
@@ -37,11 +37,12 @@ u32 cpu_isa(void) {
     if (ymm && fma && (b & bit_AVX2)) isa |= ISA_AVX2;
     if ((isa & ISA_AVX2) && zmm && (b & need) == need) isa |= ISA_AVX512;
     if ((isa & ISA_AVX512) && (c & bit_AVX512VNNI)) isa |= ISA_VNNI;
-    const bool amx = tiles && (d & AMX_TILE) && (d & AMX_BF16);
+    const bool amx = tiles && (d & AMX_TILE), amx_bf16 = amx && (d & AMX_BF16), amx_int8 = amx && (d & AMX_INT8);
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) return isa;
     if ((isa & ISA_AVX2) && (a & bit_AVXVNNI)) isa |= ISA_AVXVNNI;
     if ((isa & ISA_AVX512) && (a & bit_AVX512BF16)) isa |= ISA_BF16;
-    if ((isa & ISA_BF16) && amx && tiles_allowed()) isa |= ISA_AMX;
+    if ((isa & ISA_BF16) && (amx_bf16 || amx_int8) && tiles_allowed())
+        isa |= (amx_bf16 ? ISA_AMX : 0u) | (amx_int8 ? ISA_AMX_INT8 : 0u);
     return isa;
 }
 

@@ -16,7 +16,7 @@
  * tile or on the instruction set, so one token and a thousand, AVX2 and AVX-512 give the same bits.
  *
  * Bound by weight bytes (0.5625 B a weight, INT8 1) up to about 4 tokens an expert, by the products of bytes above. */
-#include "kernels/cpu/moe_sort.h"
+#include "kernels/cpu/combine_tmpl.h"
 #include "kernels/cpu/silu_tmpl.h"
 
 enum {
@@ -523,23 +523,6 @@ static void int8_down(const int8_moe *m, i64 t, i64 col, f32 *y) {
     }
 }
 
-/* out[:, col..col + MOE_OUT) = sum over slots of weight * y, then the shared expert. */
-static void int8_combine(const int8_moe *m, i64 col, const f32 *y) {
-    const moe_args *a = m->a;
-    const moe_plan *p = &m->p;
-    for (i64 i = 0; i < a->n; i++)
-        for (i64 c = 0; c < MOE_OUT && col + c < p->hidden; c += VL) {
-            vf sum = vf_zero();
-            i64 at = i * p->hidden + col + c;
-            for (i64 s = 0; s < a->k; s++) {
-                i64 pair = p->pair[i * a->k + s];
-                if (pair >= 0) sum = vf_fma(vf_set(a->weights[i * a->k + s]), vf_load(y + pair * MOE_OUT + c), sum);
-            }
-            if (a->shared) sum = vf_add(sum, vf_bf16((const bf16 *)a->shared + at));
-            vf_store_bf16((bf16 *)a->out + at, sum);
-        }
-}
-
 /* The products of these experts, or NULL: all of one format, with the expert width and the hidden size whole numbers of
  * groups. */
 static bool int8_fits(const op_weight *experts, int8_moe *m) {
@@ -580,7 +563,7 @@ static void int8_run(const moe_args *a) {
 #pragma omp for schedule(dynamic)
         for (i64 col = 0; col < p->hidden; col += MOE_OUT) {
             for (i64 t = 0; t < p->n_touched; t++) int8_down(&m, t, col, y);
-            int8_combine(&m, col, y);
+            combine_pairs(a, p, col, y);
         }
     }
     team_end(&tm);

@@ -1,5 +1,5 @@
-/* kernels/cpu/moe_tmpl.h: routed experts in any weight format, bf16 activations in both products; with VEC_INT8 those
- * of four and eight bits go to moe_int8_tmpl.h.
+/* kernels/cpu/moe_tmpl.h: routed experts in any weight format, bf16 activations in both products. Those with int8
+ * activations are taken by moe_in_int8(), which each level has in front of this.
  *
  * First silu(gate x) * (up x) for every pair, rounded to bf16; then, MOE_OUT columns of the output at a time,
  * the down product of every pair and the weighted sum over a token's slots in order. */
@@ -8,11 +8,8 @@
 enum { PAIRS = 64 }; /* pairs of an expert at a time */
 
 static u64 moe_workspace(const ops *o, const moe_args *a) {
-    (void)o;
-#ifdef VEC_INT8
-    if (int8_fits(a->experts, NULL)) return int8_workspace(a);
-#endif
-    return moe_plan_bytes(a, 0, (u64)a->experts->views[0].rows * sizeof(bf16));
+    const u64 bytes = moe_in_int8_workspace(o, a);
+    return bytes ? bytes : moe_plan_bytes(a, 0, (u64)a->experts->views[0].rows * sizeof(bf16));
 }
 
 /* WB columns of h from row `row` for all pairs of expert e. */
@@ -86,12 +83,7 @@ static void sum_pairs(const ops *o, const sum_pairs_args *a) {
 
 static void moe(const ops *o, const moe_args *a) {
     weight_format f = a->experts->views[0].format;
-#ifdef VEC_INT8
-    if (int8_fits(a->experts, NULL)) {
-        int8_run(a);
-        return;
-    }
-#endif
+    if (moe_in_int8(o, a)) return;
     if (f != WF_BF16 && !weight_is_fp8(f))
         log_once(weight_format_name(f),
                  "%s: experts in %s have no fast path here; each row is expanded to float32 as it is used", o->name,

@@ -130,4 +130,32 @@ static inline i32 vf_store_i8(i8 *out, vf v) {
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
+/* For moe_w4a8_tmpl.h; see vec_int8_avx512.h. Here a row has whole vectors of 32 bytes of codes. */
+static inline vi vi_load_codes(const u8 *p, i64 n) { return (void)n, _mm256_loadu_si256((const __m256i *)p); }
+static inline void vi_widen(vi codes, const i16 m[2], vi out[2]) {
+    i32 both;
+    memcpy(&both, m, sizeof both);
+    const vi which = _mm256_set_epi16(0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0100, 0x0100,
+                                      0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100);
+    const vi times = _mm256_shuffle_epi8(vi_set(both), which);
+    const vi below =
+        _mm256_broadcastsi128_si256(_mm_setr_epi16(-16384, -14336, -12288, -10240, -8192, -6144, -4096, -2048));
+    const vi above = _mm256_broadcastsi128_si256(_mm_setr_epi16(0, 2048, 4096, 6144, 8192, 10240, 12288, 14336));
+    vi table = _mm256_packs_epi16(_mm256_mulhrs_epi16(below, times), _mm256_mulhrs_epi16(above, times));
+    if (WIDE_ZERO) table = vi_xor(table, vi_set((i32)0x80808080));
+    const vi low = vi_set(0x0f0f0f0f);
+    out[0] = _mm256_shuffle_epi8(table, vi_and(codes, low));
+    out[1] = _mm256_shuffle_epi8(table, vi_and(vi_high_nibbles(codes), low));
+}
+static inline vi vi_sums(const vi v[8]) {
+    vi a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    vi b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
+    return vi_add(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+static inline void vf_store_low16(i16 *p, vf v) {
+    const vi low = vi_and(_mm256_castps_si256(v), vi_set(0xffff));
+    const vi both = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0x08);
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(both));
+}
+
 #endif

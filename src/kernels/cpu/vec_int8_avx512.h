@@ -120,4 +120,44 @@ static inline i32 vf_store_i8(i8 *out, vf v) {
     return _mm512_reduce_add_epi32(q);
 }
 
+/* For moe_w4a8_tmpl.h. 64 bytes of a row's codes, of which n are there. */
+static inline vi vi_load_codes(const u8 *p, i64 n) {
+    return _mm512_maskz_loadu_epi8(n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1, p);
+}
+/* out[0] of the low nibbles, out[1] of the high ones: (nibble - 8) * m / 16 to nearest, ties up, as bytes, plus
+ * WIDE_ZERO; m[g] of the g-th sixteen bytes. VPMULHRSW is a product divided by 2^15 so. */
+static inline void vi_widen(vi codes, const i16 m[4], vi out[2]) {
+    i64 all;
+    memcpy(&all, m, sizeof all);
+    const vi which =
+        _mm512_set_epi16(0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0504, 0x0504, 0x0504, 0x0504,
+                         0x0504, 0x0504, 0x0504, 0x0504, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302,
+                         0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100);
+    const vi times = _mm512_shuffle_epi8(_mm512_set1_epi64(all), which);
+    const vi below = _mm512_broadcast_i32x4(_mm_setr_epi16(-16384, -14336, -12288, -10240, -8192, -6144, -4096, -2048));
+    const vi above = _mm512_broadcast_i32x4(_mm_setr_epi16(0, 2048, 4096, 6144, 8192, 10240, 12288, 14336));
+    vi table = _mm512_packs_epi16(_mm512_mulhrs_epi16(below, times), _mm512_mulhrs_epi16(above, times));
+    if (WIDE_ZERO) table = vi_xor(table, vi_set((i32)0x80808080));
+    const vi low = vi_set(0x0f0f0f0f);
+    out[0] = _mm512_shuffle_epi8(table, vi_and(codes, low));
+    out[1] = _mm512_shuffle_epi8(table, vi_and(vi_high_nibbles(codes), low));
+}
+/* Lane i: the sum of v[i]'s. */
+static inline vi vi_sums(const vi v[16]) {
+    vi s[4];
+    for (int i = 0; i < 4; i++) {
+        const vi *a = v + 4 * i;
+        vi p = vi_add(_mm512_unpacklo_epi32(a[0], a[1]), _mm512_unpackhi_epi32(a[0], a[1]));
+        vi q = vi_add(_mm512_unpacklo_epi32(a[2], a[3]), _mm512_unpackhi_epi32(a[2], a[3]));
+        s[i] = vi_add(_mm512_unpacklo_epi64(p, q), _mm512_unpackhi_epi64(p, q));
+    }
+    vi a = vi_add(_mm512_shuffle_i32x4(s[0], s[1], 0x44), _mm512_shuffle_i32x4(s[0], s[1], 0xee));
+    vi b = vi_add(_mm512_shuffle_i32x4(s[2], s[3], 0x44), _mm512_shuffle_i32x4(s[2], s[3], 0xee));
+    return vi_add(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+}
+/* The low halves of each lane's bits. */
+static inline void vf_store_low16(i16 *p, vf v) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_castps_si512(v)));
+}
+
 #endif

@@ -310,6 +310,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
     if (st != ST_OK) return ops_close_gpu(o), st;
     *o = (ops){.name = gpu_name(g),
                .act = act,
+               .int8_mean = INT8_MEAN,
                .state = b,
                .fits = gpu_op_fits,
                .weight_prepare = gpu_weight_prepare,

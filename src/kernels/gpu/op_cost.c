@@ -186,7 +186,7 @@ static void note_moe(const ops *o, const moe_args *a, f64 more_bytes, f64 more_f
     const gpu_matrix *w = &a->experts->views[0];
     f64 all = (f64)a->experts->n_views / 3, n = (f64)a->n, among = fmax(all, (f64)a->among);
     f64 touched = all * (1 - pow(1 - (f64)a->k / among, n));
-    bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, w->cols, w->rows);
+    bool int8 = a->experts->int8 && moe_is_int8(INT8_MEAN, a->n * a->k, a->experts->n_views / 3, w->cols, w->rows);
     note(o, (2 * matrix_bytes(w) + matrix_bytes(w + 2)) * touched + 4 * n * (f64)w->cols + more_bytes,
          6 * n * (f64)a->k * all / among * (f64)w->rows * (f64)w->cols + more_flops, "%s%sexperts %.0f x %lld x %lld",
          front,

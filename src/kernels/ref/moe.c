@@ -134,9 +134,9 @@ static void add_slots(const moe_args *a, i64 i, const moe_space *s, const i64 *a
 }
 
 void ref_moe(const ops *o, const moe_args *a) {
-    (void)o;
     const i64 inter = a->experts->views[0].rows, hidden = a->experts->views[0].cols;
-    const bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, hidden, inter);
+    const bool int8 =
+        a->experts->int8 && moe_is_int8(o->int8_mean, a->n * a->k, a->experts->n_views / 3, hidden, inter);
     u64 bytes;
     const moe_space s = moe_space_of(a, a->workspace, &bytes);
     for (i64 first = 0; first < a->n; first += TOKENS) {

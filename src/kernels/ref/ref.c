@@ -12,6 +12,7 @@ void ops_init_ref(ops *o) {
     *o = (ops){.name = "ref",
                .act = DT_F32,
                .keeps_views = true,
+               .int8_mean = INT8_MEAN,
                .weight_prepare = weight_host_prepare,
                .weight_release = weight_host_release,
                .experts_replace = weight_host_replace,

@@ -1,6 +1,7 @@
 /* Experts of four and eight bits with int8 activations (kernels/cpu/moe_int8_tmpl.h): every level that this processor
  * has gives the same bits, those of the arithmetic said there, written here once more without any vector. */
 #include "unit.h"
+#include "vector_exp.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,17 +183,6 @@ static f32 times_row(const weight_view *w, i64 row, const group *x, bool halves)
         y = fmaf(v, s0, fmaf(x[g].mid[0], total, y));
     }
     return y;
-}
-
-/* e^x as the vector layer makes it: n ln 2 in two pieces, Taylor to degree 7. */
-static f32 exp_as_vectors(f32 x) {
-    static const f32 terms[] = {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1, 1};
-    if (isnan(x)) return x;
-    x = fminf(88.7f, fmaxf(-87.3f, x));
-    f32 n = nearbyintf(x * 1.44269504f), r = fmaf(-n, 0x1.62e4p-1f, x), p = terms[0];
-    r = fmaf(-n, 1.42860677e-6f, r);
-    for (int i = 1; i < 8; i++) p = fmaf(p, r, terms[i]);
-    return ldexpf(p, (int)n);
 }
 
 static void as_said(const scene *s, i64 token, bf16 *out) {

@@ -46,7 +46,7 @@ void moe_choice_text(moe_choice how, char out[MOE_CHOICE_TEXT]) {
 }
 
 static bool is_int8(const moe_call *c) {
-    return c->format == MOE_W4A8 && moe_is_int8(c->tokens * c->topk, c->experts, c->dim, c->inter);
+    return c->format == MOE_W4A8 && moe_is_int8(INT8_MEAN, c->tokens * c->topk, c->experts, c->dim, c->inter);
 }
 
 static bool is_stored(const moe_call *c) { return c->format == MOE_BF16 || c->format == MOE_FP8; }
