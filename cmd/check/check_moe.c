@@ -347,7 +347,7 @@ static void last_group_apart(weight_view *v, i64 views) {
 }
 
 /* Formats that experts are kept in here: processors convert to W4A8 alone. */
-static int last_kept(const check *c) { return c->copies ? EXPERTS_W2_BF16 : EXPERTS_W4A8; }
+static int kept_most(const check *c) { return c->copies ? EXPERTS_W2_BF16 : EXPERTS_W4A8; }
 
 /* Experts in another format than they are stored in. Few tokens, tiles of every width, half a stage of
  * columns, results too large for a half, other formats to begin with. */
@@ -398,7 +398,7 @@ static void check_each(check *c) {
         const moe_shape t = {n, 128, 64, n % 3 ? 24 / (n % 3) : 5, 3};
         for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
             check_moe_moe_case(c, &t, (weight_format)f, n % 2, 1.0f);
-        for (int kept = EXPERTS_W4A8; kept <= last_kept(c); kept++)
+        for (int kept = EXPERTS_W4A8; kept <= kept_most(c); kept++)
             kept_case(c, &t, WF_INT4_GROUP, (expert_format)kept, n % 2, 1.0f);
     }
     static const moe_shape all[] = {
@@ -423,12 +423,12 @@ static void check_stored(check *c) {
         for (int f = WF_BF16; f <= WF_FP8_ROW; f++) check_moe_moe_case(c, &stored[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape rows[] = {{1, 256, 64, 4, 2}, {7, 128, 128, 3, 2}, {5, 96, 32, 3, 2}, {40, 128, 192, 4, 2}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
-        for (int kept = EXPERTS_AS_STORED; kept <= last_kept(c); kept++)
+        for (int kept = EXPERTS_AS_STORED; kept <= kept_most(c); kept++)
             kept_case(c, &rows[i], WF_INT4_ROW, (expert_format)kept, i % 2, 1.0f);
     static const moe_shape wide[] = {
         {1, 256, 128, 4, 2}, {7, 128, 384, 3, 2}, {40, 384, 128, 4, 2}, {300, 256, 128, 8, 8}};
     for (size_t i = 0; i < COUNT_OF(wide); i++)
-        for (int kept = EXPERTS_AS_STORED; kept <= last_kept(c); kept++)
+        for (int kept = EXPERTS_AS_STORED; kept <= kept_most(c); kept++)
             kept_case(c, &wide[i], WF_INT4_GROUP128, (expert_format)kept, i % 2, 1.0f);
 }
 
@@ -509,7 +509,7 @@ static void check_fp4(check *c, weight_format f) {
     for (size_t i = 0; i < COUNT_OF(all); i++) check_moe_moe_case(c, &all[i], f, i % 2, i == 9 ? 2000.0f : 1.0f);
     for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++) check_moe_moe_case(c, &real[i], f, i % 2, 1.0f);
     for (size_t i = 0; i < COUNT_OF(both); i++) {
-        for (int kept = EXPERTS_W4A8; kept <= last_kept(c); kept++)
+        for (int kept = EXPERTS_W4A8; kept <= kept_most(c); kept++)
             kept_case(c, &both[i], f, (expert_format)kept, i % 2, 1.0f);
         changed = f == WF_MXFP4 ? unequal_bytes : all_bytes;
         check_moe_moe_case(c, &both[i], f, i % 2, 1.0f);
@@ -526,7 +526,7 @@ static void check_int8(check *c) {
     static const moe_shape both[] = {{6, 384, 256, 8, 2}, {60, 384, 256, 3, 2}};
     for (size_t i = 0; i < COUNT_OF(all); i++) check_moe_moe_case(c, &all[i], WF_INT8_ROW, i % 2, 1.0f);
     for (size_t i = 0; i < COUNT_OF(both); i++) {
-        for (int kept = EXPERTS_W4A8; kept <= last_kept(c); kept++)
+        for (int kept = EXPERTS_W4A8; kept <= kept_most(c); kept++)
             kept_case(c, &both[i], WF_INT8_ROW, (expert_format)kept, i % 2, 1.0f);
         changed = one_nan;
         nan_case(c, &both[i], WF_INT8_ROW, EXPERTS_AS_STORED);

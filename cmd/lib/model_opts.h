@@ -34,7 +34,7 @@ extern const size_t n_model_elsewhere;
     {"load-format", 0, OPT_ENUM, &(o).engine.load_format, "auto|dummy", \
      "dummy: made-up weights of config.json's shapes, on a GPU, to measure speed (default: auto)", 0, 0}, \
     {"moe-format", 0, OPT_ENUM, &(o).engine.moe_format, "auto|w4a8|w2_bf16", \
-     "routed experts: INT4 with int8 activations at many tokens, or down in bf16 (default: auto)", 0, 0}, \
+     "routed experts: INT4 with int8 activations (on GPUs at many tokens), or down in bf16 (default: auto)", 0, 0}, \
     {"tp-slice", 0, OPT_INT, &(o).engine.tp_slice, "T", \
      "dummy weights of T tensor-parallel GPUs' first N (--tp N), to measure speed; with --tp 1 it exchanges with " \
      "itself, without --tp with nobody", 1, 1024}, \

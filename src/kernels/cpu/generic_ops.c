@@ -8,10 +8,8 @@
 #include "kernels/cpu/attn_tmpl.h"
 #include "kernels/cpu/heads_tmpl.h"
 #include "kernels/cpu/vision_tmpl.h"
-
-static bool moe_in_int8(const ops *o, const moe_args *a) { return cpu_generic_moe_in_int8(o, a); }
-static u64 moe_in_int8_workspace(const ops *o, const moe_args *a) { return cpu_generic_moe_in_int8_workspace(o, a); }
-
+#define moe_in_int8           cpu_generic_moe_in_int8
+#define moe_in_int8_workspace cpu_generic_moe_in_int8_workspace
 #include "kernels/cpu/moe_tmpl.h"
 #include "kernels/cpu/slots_tmpl.h"
 

@@ -1,5 +1,5 @@
-/* kernels/cpu/moe_int8_level_tmpl.h: a level's experts with int8 activations (behind moe_int8_tmpl.h and moe_w4a8_tmpl.h),
- * and levels that have nothing else: other formats go on to the slot that was there before. */
+/* kernels/cpu/moe_int8_level_tmpl.h: a level's experts with int8 activations (behind moe_int8_tmpl.h and
+ * moe_w4a8_tmpl.h), and levels that have nothing else: other formats go on to the slot that was there before. */
 #include <pthread.h>
 
 #ifdef VEC_TILES /* W4A8 alone */
