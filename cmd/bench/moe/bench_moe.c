@@ -132,6 +132,8 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
     if (st == ST_OK) st = b->ref->weight_prepare(b->ref, &desc, &b->given_w, e);
     if (st == ST_OK) {
         b->peaks = b->g ? bench_gpu_peaks(gpu_name(b->g)) : bench_peaks(b->isa, b->memory, b->memory_bytes);
+        const f64 tiles = !b->g && b->experts == EXPERTS_W4A8 ? cpu_peak_int8_tiles(b->isa) : 0;
+        if (tiles > 0) b->peaks.int8 = tiles;
         if (!b->g) bench_print_peaks(&b->peaks);
         printf("device %s; %s weights, %.2f GB; activations bf16 in and out; %lld routings in turn\n", b->dev->name,
                !b->o.w1                 ? "synthetic (random, zero mean)"

@@ -53,6 +53,7 @@ void cpu_init_avx512vnni(ops *o, u32 isa);
 f64 cpu_loop_int8(void);
 f64 cpu_loop_bf16(void);
 f64 cpu_loop_amx(void);
+f64 cpu_loop_amx_int8(void);
 f64 cpu_loop_f32x16(void);
 f64 cpu_loop_f32x8(void);
 

@@ -40,6 +40,7 @@ static f64 rate(f64 (*loop)(void)) {
 }
 
 f64 cpu_peak_int8(u32 isa) { return isa & ISA_VNNI ? rate(cpu_loop_int8) : 0; }
+f64 cpu_peak_int8_tiles(u32 isa) { return isa & ISA_AMX_INT8 ? rate(cpu_loop_amx_int8) : 0; }
 f64 cpu_peak_bf16(u32 isa) { return isa & ISA_AMX ? rate(cpu_loop_amx) : isa & ISA_BF16 ? rate(cpu_loop_bf16) : 0; }
 f64 cpu_peak_f32(u32 isa) {
     return isa & ISA_AVX512 ? rate(cpu_loop_f32x16) : isa & ISA_AVX2 ? rate(cpu_loop_f32x8) : 0;

@@ -10,6 +10,7 @@ f64 cpu_peak_read(const void *p, u64 bytes);
  * that the cpu backend would use: VPDPBUSD, TDPBF16PS or VDPBF16PS, FMA on zmm or ymm. */
 f64 cpu_peak_int8(u32 isa);
 f64 cpu_peak_bf16(u32 isa);
+f64 cpu_peak_int8_tiles(u32 isa); /* TDPBUSD, for W4A8 */
 f64 cpu_peak_f32(u32 isa);
 
 #endif
