@@ -322,6 +322,11 @@ check-all:
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@python3 tools/suite.py all
 
+# Each level of instruction sets that this processor has: minutes; check-all has most of it, level by level.
+.PHONY: levels
+levels: all $B/tests/unit/model/test_golden
+	@tools/levels $B
+
 .PHONY: tests fuzzers
 tests: $(TESTS)
 fuzzers: $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/fuzz/fuzz_*.c))

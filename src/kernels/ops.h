@@ -282,7 +282,7 @@ typedef struct {
  *
  * EXPERTS_W4A8 and a call that moe_is_int8() picks: x[i], and h = silu(gate x) * up x after rounding to bf16, are
  * taken as q * scale with scale = most / 127, most the largest |value| of the row, and q = value * (127 / most) to
- * nearest even. A row with a NaN or an infinity has the scale NaN, one of nothing above 2^-100 the scale 0; its q
+ * nearest even. A row with a NaN or an infinity has the scale NaN, one whose largest is below 2^-100 the scale 0; its q
  * are 0. The INT4 numbers n of a group become int8, too: floor((n * m + 8) / 16) with m = the group's scale * (256 /
  * most) to nearest even, where most is the largest of the row's scales (as bf16; the bits of a negative one, without
  * its sign, count 2 more, so that n * m / 16 stays a byte). Where all of a row's scales are one, m is 256 and the bytes
@@ -577,8 +577,8 @@ struct ops {
      * form. */
     void (*set_row_mode)(const ops *o, row_mode form);
 
-    /* Bytes of workspace for a call with these sizes (pointers in *a are not looked at, but `experts` and
-     * `kv_b` must be set). Monotonic in n and, for decode, in pages_stride; never 0. */
+    /* Bytes of workspace, which begins at a multiple of 64, for a call with these sizes (pointers in *a are not looked
+     * at, but `experts` and `kv_b` must be set). Monotonic in n and, for decode, in pages_stride; never 0. */
 #define WORKSPACE_SLOT(op) u64 (*op##_workspace)(const ops *o, const op##_args *a);
     OPS_WITH_WORKSPACE(WORKSPACE_SLOT)
 #undef WORKSPACE_SLOT

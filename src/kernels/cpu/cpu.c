@@ -86,6 +86,6 @@ status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
     if (isa & ISA_BF16) cpu_init_avx512bf16(o);
     if (isa & ISA_AMX) cpu_init_avx512amx(o);
     if (isa & ISA_VNNI) cpu_init_avx512vnni(o, isa);
-    if ((isa & ISA_VNNI) && (isa & ISA_AMX_INT8)) cpu_init_avx512amx_w4a8(o, isa);
+    if ((isa & ISA_VNNI) && (isa & ISA_BF16) && (isa & ISA_AMX_INT8)) cpu_init_avx512amx_w4a8(o, isa);
     return ST_OK;
 }

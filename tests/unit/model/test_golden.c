@@ -170,14 +170,20 @@ static void check_variant(void **state) {
         {d, "cpu", NULL, true, 0}, {d, "cpu", "avx2", false, 0}, {d, "cpu", "none", false, 0},
 #define FEW(d) {d, "ref", NULL, false, 0}, {d, "cpu", NULL, false, 0}, {d, "cpu", NULL, true, 0},
 
-int main(void) {
-    static variant all[] = {DIRS(VARIANTS) RANKS(FEW)};
-    struct CMUnitTest tests[COUNT_OF(all)];
-    char names[COUNT_OF(all)][96];
-    for (size_t i = 0; i < COUNT_OF(all); i++) {
+#define AT_LEVEL(d) {d, "cpu", NULL, false, 0}, {d, "cpu", NULL, true, 0},
+
+/* test_golden LEVEL: on the processor alone, at that level (tools/levels). */
+int main(int argc, char **argv) {
+    static variant usual[] = {DIRS(VARIANTS) RANKS(FEW)}, at_level[] = {DIRS(AT_LEVEL) RANKS(AT_LEVEL)};
+    struct CMUnitTest tests[COUNT_OF(usual)];
+    char names[COUNT_OF(usual)][96];
+    variant *all = argc > 1 ? at_level : usual;
+    const size_t n = argc > 1 ? COUNT_OF(at_level) : COUNT_OF(usual);
+    for (size_t i = 0; i < n; i++) {
+        if (argc > 1) all[i].mask = argv[1];
         snprintf(names[i], sizeof names[i], "%s/%s%s%s%s", all[i].dir, all[i].dev, all[i].mask ? all[i].mask : "",
                  all[i].absorbed ? "/absorbed" : "", all[i].chunk ? "/chunked" : "");
         tests[i] = (struct CMUnitTest){names[i], check_variant, NULL, NULL, &all[i]};
     }
-    return _cmocka_run_group_tests("golden", tests, COUNT_OF(all), NULL, NULL);
+    return _cmocka_run_group_tests("golden", tests, n, NULL, NULL);
 }
