@@ -316,8 +316,8 @@ int bench_layer(int argc, char **argv) {
         {"runs", 0, OPT_INT, &b.runs, "N", "calls of each operation (default: a third of a second's, at least 5)", 1,
          255},
         {"threads", 't', OPT_INT, &b.threads, "N", "CPU threads (default: all cores)", 0, 4096},
-        {"cpu-mask", 0, OPT_ENUM, &mask_name, "none|avx2|avxvnni|avx512|vnni|bf16|all|amx",
-         "highest instruction set to use (default: all, which leaves out amx)", 0, 0},
+        {"cpu-mask", 0, OPT_ENUM, &mask_name, "none|avx2|avxvnni|avx512|vnni|bf16|noamx|all",
+         "highest instruction set to use (default: all)", 0, 0},
         {"seed", 0, OPT_INT, &b.seed, "N", "of the made-up values (default: 0)", 0, 1e9},
         {"json", 0, OPT_STR, &json, "FILE", "writes the same as JSON lines", 0, 0},
     };

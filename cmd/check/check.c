@@ -54,7 +54,7 @@ static const struct {
     {"sum_pairs", check_sum_pairs},
 };
 
-static const char *const levels[] = {"none", "avx2", "avxvnni", "avx512", "vnni", "bf16", "all", "amx"};
+static const char *const levels[] = {"none", "avx2", "avxvnni", "avx512", "vnni", "bf16", "noamx", "all"};
 
 enum { CANARY = 64 }; /* bytes at either end */
 
@@ -303,7 +303,7 @@ static status check_cpu(checks *k, err *e) {
         status st = cpu_isa_parse(levels[l], &mask, e);
         if (st != ST_OK) return st;
         bool all = !strcmp(levels[l], "all"), here = all || (cpu_isa() & mask) == mask;
-        if (!all && mask == (cpu_isa() & ISA_ALL)) best = levels[l];
+        if (!all && mask == cpu_isa()) best = levels[l];
         if (k->mask_name && strcmp(k->mask_name, levels[l])) continue;
         if (all && best && !k->mask_name) {
             printf("cpu all: the same as %s here\n", best);
@@ -358,7 +358,7 @@ int cmd_check(int argc, char **argv) {
         {"device", 0, OPT_ENUM, &device, "cpu|cuda", "backend held against ref (default: cpu)", 0, 0},
         {"op", 0, OPT_STR, &k.only, "NAME,...", "these operations only", 0, 0},
         {"not-op", 0, OPT_STR, &k.without, "NAME,...", "all but these operations", 0, 0},
-        {"cpu-mask", 0, OPT_ENUM, &k.mask_name, "none|avx2|avxvnni|avx512|vnni|bf16|all|amx",
+        {"cpu-mask", 0, OPT_ENUM, &k.mask_name, "none|avx2|avxvnni|avx512|vnni|bf16|noamx|all",
          "one instruction set only (default: each that this processor has)", 0, 0},
         {"large", 0, OPT_FLAG, &large, NULL, "cuda: tensors of more than 2^31 elements instead (50 GB)", 0, 0},
         {"deterministic", 0, OPT_FLAG, &k.deterministic, NULL,

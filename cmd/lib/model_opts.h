@@ -80,8 +80,8 @@ extern const size_t n_model_elsewhere;
      "with --tp: how long a rank waits for another before all end (default: 60)", 0.001, 1e6}, \
     {"threads", 't', OPT_INT, &(o).engine.threads, "N", \
      "CPU threads, of all ranks together (default: 0, all cores, of a small model at most 8)", 0, 4096}, \
-    {"cpu-mask", 0, OPT_ENUM, &(o).engine.cpu_mask, "none|avx2|avxvnni|avx512|vnni|bf16|all|amx", \
-     "highest instruction set to use (default: all, which leaves out amx)", 0, 0}, \
+    {"cpu-mask", 0, OPT_ENUM, &(o).engine.cpu_mask, "none|avx2|avxvnni|avx512|vnni|bf16|noamx|all", \
+     "highest instruction set to use (default: all)", 0, 0}, \
     {"chunked-prefill-size", 0, OPT_INT, &(o).engine.chunk, "N", \
      "most prompt tokens in one step (default: 512, on a GPU 8192)", 1, 65536}, \
     {"deterministic", 0, OPT_FLAG, &(o).engine.deterministic, NULL, \

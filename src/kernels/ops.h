@@ -592,17 +592,16 @@ void ops_init_ref(ops *o);
 status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e);
 
 /* Instruction sets of the cpu backend; a level needs those before it (AVX-VNNI: AVX2; it is used where there is no
- * AVX-512). ISA_ALL is what is used unless asked otherwise: not AMX's products of bf16, which are slower for few rows;
- * those of bytes give the bits that vectors do and are taken where they are faster. */
+ * AVX-512). ISA_AMX: products of bf16 by tiles; ISA_AMX_INT8: those of bytes, with the bits that vectors give. */
 enum {
     ISA_AVX2 = 1,
     ISA_AVX512 = 2,
     ISA_VNNI = 4,
     ISA_BF16 = 8,
     ISA_AVXVNNI = 16,
-    ISA_AMX_INT8 = 32,
-    ISA_ALL = 63,
-    ISA_AMX = 64
+    ISA_AMX = 32,
+    ISA_AMX_INT8 = 64,
+    ISA_ALL = 127
 };
 u32 cpu_isa(void);                                           /* what the processor and the system both support */
 bool cpu_multiplies(weight_format f, bool experts, u32 isa); /* has it products for weights as they are stored? */

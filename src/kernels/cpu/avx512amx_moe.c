@@ -14,7 +14,7 @@ DEFINE_INT8_LEVEL(over_amx_vnni)
 
 void cpu_init_avx512amx_w4a8(ops *o, u32 isa) {
     if (isa & ISA_AMX)
-        over_amx_vnni_init(o, "cpu avx512 amx vnni amx-int8");
+        over_amx_vnni_init(o, "cpu avx512 amx vnni");
     else
         over_vnni_init(o, "cpu avx512 bf16 vnni amx-int8");
 }

@@ -55,12 +55,12 @@ static const struct {
               {"avx512", ISA_AVX2 | ISA_AVX512},
               {"vnni", ISA_AVX2 | ISA_AVX512 | ISA_VNNI},
               {"bf16", ISA_AVX2 | ISA_AVX512 | ISA_BF16},
-              {"all", ISA_ALL},
-              {"amx", ISA_ALL | ISA_AMX}};
+              {"noamx", ISA_ALL & ~(ISA_AMX | ISA_AMX_INT8)},
+              {"all", ISA_ALL}};
 
 status cpu_isa_parse(const char *mask, u32 *out, err *e) {
     for (size_t i = 0; i < COUNT_OF(levels); i++)
         if (!strcmp(mask, levels[i].name)) return *out = levels[i].mask, ST_OK;
-    return err_set(e, ST_INPUT, "--cpu-mask is \"%s\", not one of none, avx2, avxvnni, avx512, vnni, bf16, all, amx",
+    return err_set(e, ST_INPUT, "--cpu-mask is \"%s\", not one of none, avx2, avxvnni, avx512, vnni, bf16, noamx, all",
                    mask);
 }

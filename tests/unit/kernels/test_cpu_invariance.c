@@ -373,7 +373,7 @@ static void level(void **state) {
 }
 
 int main(void) {
-    static const char *const names[] = {"none", "avx2", "avxvnni", "avx512", "vnni", "bf16", "all"};
+    static const char *const names[] = {"none", "avx2", "avxvnni", "avx512", "vnni", "bf16", "noamx", "all"};
     struct CMUnitTest tests[COUNT_OF(names)];
     for (size_t i = 0; i < COUNT_OF(names); i++)
         tests[i] = (struct CMUnitTest){names[i], level, NULL, NULL, (void *)(uintptr_t)names[i]};

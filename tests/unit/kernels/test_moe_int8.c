@@ -12,7 +12,7 @@
 
 enum { EXPERTS = 4, K = 2, HIDDEN_MOST = 640, INTER_MOST = 128, ROWS = 23 };
 static int hidden, inter; /* of the format that is held */
-static const char *const levels[] = {"avx2", "avxvnni", "avx512", "vnni", "bf16", "all"};
+static const char *const levels[] = {"avx2", "avxvnni", "avx512", "vnni", "bf16", "noamx", "all"};
 
 typedef struct {
     weight_view v[3 * EXPERTS];

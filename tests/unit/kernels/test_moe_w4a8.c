@@ -10,7 +10,7 @@
 #include "kernels/ops.h"
 
 enum { EXPERTS = 5, K = 2, COLS_MOST = 448, ROWS_MOST = 300 };
-static const char *const levels[] = {"avx2", "avxvnni", "avx512", "vnni", "bf16", "all"};
+static const char *const levels[] = {"avx2", "avxvnni", "avx512", "vnni", "bf16", "noamx", "all"};
 
 typedef struct {
     const char *name;
