@@ -205,7 +205,7 @@ def test_raw_files(tmp_path, device, mask):
 
 
 def test_experts_in_other_formats(tmp_path):
-    ways = [("cpu", "w2_bf16", 1e-2), ("ref", "w2_bf16", 1e-6), ("ref", "w4a8", 0.05), ("cpu", "w4a8", 4e-3)]
+    ways = [("cpu", "w2_bf16", 1e-2), ("ref", "w2_bf16", 1e-6), ("ref", "w4a8", 1e-3), ("cpu", "w4a8", 4e-3)]
     for device, name, bound in ways:
         done = run(
             "bench",
@@ -226,7 +226,7 @@ def test_experts_in_other_formats(tmp_path):
         # against the weights as given; and in the same arithmetic, of weights and activations that w4a8 makes int8
         assert "against the weights as given" in done.stdout
         if name == "w4a8":
-            assert 0.05 > line["error_given"] > 1e-2 > 4e-3 > line["error"]
+            assert 0.05 > line["error_given"] > 1e-2
         else:  # the down matrix's values are rounded to bf16
             assert 1e-2 > line["error_given"] >= line["error"]
 

@@ -1,5 +1,6 @@
 /* Experts of four and eight bits with int8 activations (kernels/cpu/moe_int8_tmpl.h): every level that this processor
  * has gives the same bits, those of the arithmetic said there, written here once more without any vector. */
+#include "moe_at_level.h"
 #include "unit.h"
 #include "vector_exp.h"
 #include <math.h>
@@ -77,26 +78,14 @@ static void drop(scene *s) { free(s->memory), free(s->x), free(s->out); }
 
 /* Rows [first, first + n) at a level; false where the processor lacks it. */
 static bool run(scene *s, const char *level, i64 first, i64 n, bf16 *out) {
-    u32 mask;
-    ops cpu;
-    op_weight *w;
-    assert_int_equal(cpu_isa_parse(level, &mask, NULL), ST_OK);
-    if (strcmp(level, "all") && (cpu_isa() & mask) != mask) return false;
-    assert_int_equal(ops_init_cpu(&cpu, DT_BF16, mask, NULL), ST_OK);
-    weight_desc d = {.kind = WK_EXPERTS, .views = s->v, .n_views = 3 * EXPERTS};
-    assert_int_equal(cpu.weight_prepare(&cpu, &d, &w, NULL), ST_OK);
-    moe_args a = {.experts = w,
-                  .x = s->x + first * hidden,
+    const weight_desc d = {.kind = WK_EXPERTS, .views = s->v, .n_views = 3 * EXPERTS};
+    moe_args a = {.x = s->x + first * hidden,
                   .ids = s->ids + first * K,
                   .weights = s->weights + first * K,
                   .out = out,
                   .n = n,
                   .k = K};
-    a.workspace = aligned_alloc(64, (cpu.moe_workspace(&cpu, &a) + 63) & ~(u64)63);
-    cpu.moe(&cpu, &a);
-    free(a.workspace);
-    cpu.weight_release(w);
-    return true;
+    return moe_at_level(level, &d, a);
 }
 
 /* ---- The arithmetic, a value at a time ---- */
