@@ -274,16 +274,17 @@ $B/tests/emulator/test_hopper: $B/tests/emulator/test_hopper.o $(EMULATOR)
 AMD_CC    := clang-22
 AMD_FLAGS := -x hip --cuda-device-only -nogpulib -nogpuinc --no-gpu-bundle-output -std=c++17 -O3 -Wall -Wextra -Werror -Isrc
 AMD_FILES := rows/rows rows/gate rows/sample rows/logprobs rows/beams gemm/generic mla/generic heads/heads vision/rows moe/sort moe/generic moe/tiles moe/quantize_rows weights/repack weights/requant
-AMD       := $(foreach chip,gfx942 gfx950,$(patsubst %,build/amd/$(chip)/%.co,$(AMD_FILES)))
+AMD_CHIPS := gfx942 gfx950
+AMD       := $(foreach chip,$(AMD_CHIPS),$(patsubst %,build/amd/$(chip)/%.co,$(AMD_FILES)))
 define AMD_RULE
 build/amd/$1/%.co: src/kernels/gpu/%.cu tests/gpu/amd.h src/kernels/sampling/sample_weight.h $$(wildcard src/kernels/gpu/*/*.cuh) src/kernels/gpu/params.h Makefile
 	@mkdir -p $$(@D)
 	@echo "  AMD $$*.cu for $1"; $$(AMD_CC) $$(AMD_FLAGS) --offload-arch=$1 -include tests/gpu/amd.h -c $$< -o $$@
 endef
-$(foreach chip,gfx942 gfx950,$(eval $(call AMD_RULE,$(chip))))
+$(foreach chip,$(AMD_CHIPS),$(eval $(call AMD_RULE,$(chip))))
 .PHONY: amd
 amd: $(AMD)
-	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
+	@echo "amd: $(AMD_CHIPS), $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
 emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_exchanges $B/tests/emulator/gpu_ranks $B/tests/emulator/gpu_loading $B/tests/emulator/libfake_nccl.so $B/tests/emulator/libfake_cupti.so build/golden/drawn

@@ -4,8 +4,9 @@ processors for.
 
     tools/suite.py check|all [--build build] [--only WORD] [--list]
 
-Prints a line a part when it ends, what was skipped and why, the ten slowest parts, and the summary. Outputs are kept in
-BUILD/logs. Exit status 1 when a part failed or could not be run because one that it needs failed."""
+Prints a line a part when it ends (its time, and how long it kept processors busy), what was skipped and why, the ten
+busiest parts, and the summary. Outputs are kept in BUILD/logs. Exit status 1 when a part failed or could not be run
+because one that it needs failed."""
 import argparse
 import glob
 import os
@@ -93,7 +94,8 @@ class Part:
         self.count = COUNTS[row.get("count", "status")]
         self.skip_status = row.get("skip_status")
         self.timeout = row.get("timeout", 1200)
-        self.state, self.result, self.seconds, self.note, self.out = "waiting", (0, 0, 0), 0.0, "", ""
+        self.state, self.result, self.note, self.out = "waiting", (0, 0, 0), "", ""
+        self.seconds, self.cpu = 0.0, 0.0  # by the clock; of processors, by it and the children it waited for
 
     def fill(self, text):
         return re.sub(r"\{(\w+)\}", lambda m: str(self.names[m[1]]), text)
@@ -174,7 +176,7 @@ class Suite:
                 threading.Thread(target=self.execute, args=(p,), daemon=True).start()
 
     def run_once(self, p):
-        """(output, exit status)"""
+        """(output, exit status); what it took of processors is added to p.cpu"""
         env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **p.env)
         if not p.alone:  # a thread that spins takes the time of the part beside it
             env.setdefault("GOMP_SPINCOUNT", "100")
@@ -187,11 +189,16 @@ class Suite:
                 env=env,
                 start_new_session=True,
             )
-            try:
-                out, status = done.communicate(timeout=p.timeout)[0], done.returncode
-            except subprocess.TimeoutExpired:
-                os.killpg(done.pid, 9)
-                out, status = done.communicate()[0] + f"\nno end after {p.timeout} s".encode(), 124
+            killed = []
+            late = threading.Timer(p.timeout, lambda: (killed.append(1), os.killpg(done.pid, 9)))
+            late.start()
+            out = done.stdout.read()
+            _, status, used = os.wait4(done.pid, 0)
+            late.cancel()
+            done.returncode = status = os.waitstatus_to_exitcode(status)
+            p.cpu += used.ru_utime + used.ru_stime
+            if killed:
+                out, status = out + f"\nno end after {p.timeout} s".encode(), 124
         except OSError as e:
             out, status = str(e).encode(), 127
         return out.decode(errors="replace"), status
@@ -228,7 +235,11 @@ class Suite:
         counts = (
             f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
         )
-        print(f"  {word:4}  {p.name:48} {counts:24} {p.seconds:6.1f} s" + (f"  ({note})" if note else ""), flush=True)
+        print(
+            f"  {word:4}  {p.name:48} {counts:24} {p.seconds:6.1f} s, {p.cpu:6.1f} busy"
+            + (f"  ({note})" if note else ""),
+            flush=True,
+        )
         for line in sorted(set(re.findall(SKIPPED_LINES, p.out, re.M))):
             if not re.search(r"\d+ test\(s\), listed below", line):
                 print("        " + line)
@@ -239,9 +250,10 @@ class Suite:
         for p in self.parts:  # where a log is cut, its end is what is left
             if p.state == "failed":
                 print(f"failed: {p.name}" + "".join(f"\n        {line[:600]}" for line in what_failed(p.out)))
-        slow = sorted((p for p in self.parts if p.seconds), key=lambda p: -p.seconds)[:10]
-        print("the slowest: " + ", ".join(f"{p.name} {p.seconds:.0f} s" for p in slow))
-        print(f"{time.time() - self.start:.0f} s on {self.cores} processors")
+        slow = sorted((p for p in self.parts if p.cpu), key=lambda p: -p.cpu)[:10]
+        print("most busy: " + ", ".join(f"{p.name} {p.cpu:.0f} s" for p in slow))
+        busy = sum(p.cpu for p in self.parts)
+        print(f"{time.time() - self.start:.0f} s on {self.cores} processors, which were busy {busy:.0f} s")
         passed, failed, skipped = (sum(p.result[i] for p in self.parts) for i in range(3))
         print(f"{passed} passed, {failed} failed, {skipped} skipped")
         return 1 if failed else 0
@@ -275,7 +287,7 @@ def main():
         "python": python_with_pytest(),
         "build": a.build,
         "here": os.getcwd(),
-        "fuzz_s": os.environ.get("FUZZ_SECONDS", "6"),
+        "fuzz_s": os.environ.get("FUZZ_SECONDS", "4"),
     }
     parts = expand(table.CHECK if a.which == "check" else table.ALL, **names)
     if a.only:

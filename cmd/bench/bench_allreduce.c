@@ -112,6 +112,8 @@ static status reduce_time(rank *k, void *x, i64 rows, i64 dim, const norm_args *
     reduce_launches l = {k,    x,    rows * dim, (int)max_i64(1, min_i64(SUMS_MAX, ROWS_QUEUED / rows)),
                          NULL, norm, deferred,   kept};
     status st = dev->record(dev, queue_reduces, &l, &l.recorded, e);
+    /* the driver waits where a recording is made, too (model_record) */
+    k->comm->barrier(k->comm);
     for (int r = 0; st == ST_OK && r < REPEATS; r++) {
         st = gpu_clock(k->backend.gpu, replay_reduces, &l, &took[r], e);
         if (st == ST_OK) st = rank_finish(k, e);

@@ -152,7 +152,7 @@ void check_heads_decode(check *c) {
             const bool many = h >= 56; /* emulated their blocks do what those of fewer heads do, for minutes */
             for (size_t i = 0; i < COUNT_OF(counts); i++) {
                 if (counts[i] == 64 ? g == 64 || !c->copies : counts[i] == 17 && g == 64 && !check_on_gpu(c)) continue;
-                if (counts[i] >= 17 && many && check_emulated(c)) continue;
+                if (check_emulated(c) && (many ? counts[i] >= 17 : counts[i] == 64 && type != DT_BF16)) continue;
                 heads_decode_case(c, h, g, dim, counts[i], lengths, COUNT_OF(lengths), type);
             }
             heads_decode_case(c, h, g, dim, 1, one, 1, type);

@@ -86,12 +86,6 @@ static status choose_gpus(const engine_options *o, i64 n, i64 gpus[], err *e) {
         if (at && (end == at || *end != (r + 1 < n ? ',' : 0) || gpus[r] < 0 || gpus[r] > 63))
             return err_set(e, ST_INPUT, "--gpus %s: %lld numbers of GPUs are wanted, as 0,1", o->gpus, (long long)n);
         if (at) at = end + 1;
-        /* A rank that waits for another stage's keeps the driver from what that one's host asks of the same GPU: on an
-         * H200 neither came */
-        for (i64 k = 0; o->pp > 1 && k < r; k++)
-            if (gpus[k] == gpus[r])
-                return err_set(e, ST_UNSUPPORTED, "--gpus %s: GPU %lld stands there twice, and with --pp none may",
-                               o->gpus, (long long)gpus[r]);
     }
     return ST_OK;
 }

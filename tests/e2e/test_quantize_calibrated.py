@@ -50,14 +50,15 @@ def nano(tmp_path_factory, whole_nano):
     config = json.loads((folder / "config.json").read_text())
     config["text_config"]["num_hidden_layers"] = 1 + LAYERS
     (folder / "config.json").write_text(json.dumps(config))
-    header, data = {}, b""
+    header, data, size = {}, [], 0
     for name, (kind, shape, content) in Tensors(whole_nano).all.items():
         layer = re.search(r"language_model\.model\.layers\.(\d+)\.", name)
         if not layer or int(layer.group(1)) <= LAYERS:
-            header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
-            data += content
+            header[name] = {"dtype": kind, "shape": shape, "data_offsets": [size, size + len(content)]}
+            data.append(content)
+            size += len(content)
     head = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + b"".join(data))
     return folder
 
 

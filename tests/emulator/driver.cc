@@ -6,6 +6,7 @@
 extern "C" {
 #include "device/cuda_symbols.h"
 }
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -115,7 +116,11 @@ extern "C" {
 void (*emu_launched)(const void *kernel, const unsigned *grid, int cluster, const void *context, bool recorded);
 }
 
+static std::atomic<int> running[GPUS_MOST]; /* kernels of each device */
+
 static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args, bool recorded = false) {
+    const int device = f->of ? f->of->device : 0;
+    running[device]++;
     if (emu_launched) emu_launched((const void *)f->kernel, c->grid, n, f->of, recorded);
     unsigned gx = c->grid[0], gy = c->grid[1];
     long blocks = (long)gx * gy * c->grid[2];
@@ -131,6 +136,7 @@ static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const v
         }
         run_blocks(n, {(unsigned)(b % gx), (unsigned)(b / gx % gy), (unsigned)(b / gx / gy)}, {gx, gy, c->grid[2]});
     }
+    running[device]--;
     return 0;
 }
 
@@ -313,8 +319,14 @@ CUresult cuModuleLoadData(CUmodule *m, const void *) {
 CUresult cuModuleUnload(CUmodule m) { return delete m, 0; }
 CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) { return s->capturing = new CUgraph_st(), 0; }
 CUresult cuStreamEndCapture(CUstream s, CUgraph *g) { return *g = s->capturing, s->capturing = nullptr, 0; }
+/* On a part of a GPU it takes a while now and then, and waits for what runs on the other parts, as on an H200. */
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) {
+    static std::atomic<unsigned> made;
     if (CUresult r = fault(true)) return r;
+    if (current != &contexts[current->device]) {
+        usleep(made++ % 2 * 10000);
+        while (running[current->device]) usleep(50);
+    }
     return *x = (CUgraphExec) new CUgraph_st(*g), 0;
 }
 CUresult cuGraphUpload(CUgraphExec, CUstream) { return 0; }

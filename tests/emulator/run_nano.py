@@ -190,7 +190,7 @@ expect(
 )
 # With a bias a token is drawn on the host from the logits, without one on the GPU, alone or beside one that is not;
 # log-probabilities likewise.
-server, answers = Server("--device", "cuda", "--max-running-requests", "2", *TWO_LAYERS), []
+server, answers = Server("--device", "cuda", *TWO_LAYERS, "--max-running-requests", "2", "--skip-server-warmup"), []
 ask = {
     "model": "nano",
     "prompt": list(range(300, 306)),
