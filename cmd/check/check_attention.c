@@ -337,7 +337,7 @@ static void check_groups(check *c, dtype t) {
     typedef struct {
         i64 heads, group;
     } groups;
-    static const groups gpu[] = {{8, 2}, {8, 4}, {8, 8}, {4, 5}, {16, 4}, {2, 4}, {32, 2}, {64, 4}},
+    static const groups gpu[] = {{8, 2}, {8, 4}, {8, 8}, {4, 5}, {16, 4}, {2, 4}, {32, 2}, {64, 4}, {16, 6}},
                         processor[] = {{8, 2}, {2, 4}, {1, 5}, {3, 2}, {2, 3}};
     const groups *all = c->copies ? gpu : processor;
     static const i32 ends[] = {130, 64, 1300, 700, 65};

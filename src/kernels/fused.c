@@ -95,8 +95,8 @@ u64 fused_mla_decode_plan_bytes(const ops *o) {
     return o->fused && o->fused->mla_decode_plan ? o->fused->mla_decode_plan_bytes : 0;
 }
 
-bool fused_mla_groups_pay(const ops *o, i64 heads, i64 rows, i64 tokens) {
-    return !o->fused || !o->fused->mla_groups_pay || o->fused->mla_groups_pay(heads, rows, tokens);
+bool fused_mla_groups_pay(const ops *o, i64 heads, i64 rows, i64 tokens, dtype kv) {
+    return !o->fused || !o->fused->mla_groups_pay || o->fused->mla_groups_pay(heads, rows, tokens, kv);
 }
 
 void compose_mla_decode_plan(const ops *o, const mla_decode_plan_args *a) { (void)o, (void)a; }

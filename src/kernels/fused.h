@@ -72,8 +72,8 @@ typedef struct {
 } mla_decode_plan_args;
 u64 fused_mla_decode_plan_bytes(const ops *o); /* 0: there is nothing to find */
 /* Had rows of one sequence better be read together (mla_decode_args.group)? rows: all of the call; tokens: of their
- * contexts together. */
-bool fused_mla_groups_pay(const ops *o, i64 heads, i64 rows, i64 tokens);
+ * contexts together, in a cache of type kv. */
+bool fused_mla_groups_pay(const ops *o, i64 heads, i64 rows, i64 tokens, dtype kv);
 
 /* mla_decode, and unabsorb_v of its out, which need not be written. */
 typedef struct {
@@ -132,7 +132,7 @@ typedef struct fused_ops {
     FUSED_OPS(FUSED_SLOT)
 #undef FUSED_SLOT
     u64 mla_decode_plan_bytes;
-    bool (*mla_groups_pay)(i64 heads, i64 rows, i64 tokens); /* NULL: always */
+    bool (*mla_groups_pay)(i64 heads, i64 rows, i64 tokens, dtype kv); /* NULL: always */
 } fused_ops;
 
 /* fused_X(): by o->fused where it has a slot for it, else compose_X(), by o's other operations one after the other.

@@ -136,7 +136,7 @@ static void queue_draw(model *m, const model_batch *b) {
 }
 
 bool model_reads_together(const model *m, i64 each, i64 rows, i64 tokens) {
-    return each > 1 && each <= GROUP_MOST && fused_mla_groups_pay(m->o, m->c->n_heads, rows, tokens);
+    return each > 1 && each <= GROUP_MOST && fused_mla_groups_pay(m->o, m->c->n_heads, rows, tokens, m->lim.kv_type);
 }
 
 /* Rows of each sequence in decode form, if all have as many and had better be read together; else 1. */

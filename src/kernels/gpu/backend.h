@@ -274,7 +274,7 @@ status gpu_decode_init(gpu_backend *b, err *e);
 bool gpu_prefill_is_few(const gpu_backend *b, const mla_prefill_args *a);
 u64 gpu_prefill_few_workspace(const gpu_backend *b, const mla_prefill_args *a); /* for as many such rows, or fewer */
 void gpu_prefill_few(const ops *o, const mla_prefill_args *a);
-bool gpu_decode_groups_pay(i64 heads, i64 rows, i64 tokens);
+bool gpu_decode_groups_pay(i64 heads, i64 rows, i64 tokens, dtype kv);
 status gpu_heads_fits(const ops_widths *w, err *e);  /* heads.c, of gpu_op_fits */
 status gpu_vision_fits(const ops_widths *w, err *e); /* vision.c, the same */
 status gpu_vision_open(gpu_backend *b, err *e);

@@ -14,7 +14,7 @@ enum {
     VALUES_ROWS = GPU_SKINNY,
     VALUES_GROUPED = 16,      /* rows in groups whose pieces are joined where values are computed */
     ALONE_ROWS = 32,          /* up to so many rows of one sequence are read alone, */
-    ALONE_TOKENS = 140 * 1000 /* if the contexts of all rows are so many tokens at most */
+    ALONE_TOKENS = 140 * 1000 /* if the contexts of all rows are so many tokens at most; with FP8 twice as many */
 };
 
 typedef struct {
@@ -78,19 +78,26 @@ static i64 slots_of(const gpu_backend *b, const mla_decode_args *a, const decode
  * more than it holds, and blocks of 8 or 16 heads whose pieces are joined where values are computed are faster than
  * wider ones; above 32 rows it hangs on how many they are (a rank of eight on an H200, in bench/results/h200/steps:
  * 2026-11-29-few-verify-rows.txt, 2026-11-29-short-contexts.txt). */
-bool gpu_decode_groups_pay(i64 heads, i64 rows, i64 tokens) {
-    return heads >= GROUPED_FROM || rows > ALONE_ROWS || tokens > ALONE_TOKENS;
+bool gpu_decode_groups_pay(i64 heads, i64 rows, i64 tokens, dtype kv) {
+    return heads >= GROUPED_FROM || rows > ALONE_ROWS || tokens > (kv == DT_F8_E4M3 ? 2 : 1) * ALONE_TOKENS;
+}
+
+/* Of a group's rows so many as one block has all heads of, so that each reads as many. With FP8 two blocks of 16 heads
+ * on a multiprocessor are faster than one of 32 or 64, though each page is read twice then (bench/results/h200/steps:
+ * 2026-11-30-fp8-verify-rows.txt). */
+static i64 rows_together(const gpu_backend *b, const mla_decode_args *a) {
+    const i64 heads = a->kv_type == DT_F8_E4M3 ? GROUPED_FROM - 1 : GROUP_HEADS;
+    i64 rows = is_deterministic(b) || a->lse ? 1 : max_i64(a->group, 1);
+    while (rows > 1 && (a->group % rows || a->n_heads * rows > heads)) rows--;
+    return rows;
 }
 
 /* The rows of a group as one with all their heads: queries and results lie so already. As they are where a row's bits
  * may not depend on its group, where there is nobody to join the pieces in order of the call, and where a block would
- * not have all heads of a group. */
+ * not have all heads. */
 static mla_decode_args grouped(const gpu_backend *b, const mla_decode_args *a) {
-    const bool wide = a->n_heads * a->group >= GROUPED_FROM;
     mla_decode_args g = *a;
-    if (a->group < 2 || is_deterministic(b) || a->lse || a->n_heads * a->group > GROUP_HEADS ||
-        (wide && a->kv_type == DT_F8_E4M3))
-        g.group = 1;
+    g.group = rows_together(b, a);
     g.n /= g.group, g.n_heads *= g.group;
     return g;
 }
