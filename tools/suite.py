@@ -177,7 +177,7 @@ class Suite:
 
     def run_once(self, p):
         """(output, exit status); what it took of processors is added to p.cpu"""
-        env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **p.env)
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **p.env}
         if not p.alone:  # a thread that spins takes the time of the part beside it
             env.setdefault("GOMP_SPINCOUNT", "100")
         try:
