@@ -225,6 +225,8 @@ $B/tests/unit/media/test_pictures_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=cal
 
 $B/tests/unit/runtime/test_pool: LDFLAGS += -Wl,--wrap=fopen
 
+$B/tests/unit/runtime/test_draft_pipeline: LDFLAGS += -Wl,--wrap=now_s,--wrap=ranks_collect
+
 $B/tests/unit/format/test_weight_reader $B/tests/unit/runtime/test_load $B/tests/emulator/gpu_loading: LDFLAGS += -Wl,--wrap=pread
 
 # A driver in host memory for test_gpu: whole, without an optional function, without a needed one.

@@ -533,20 +533,6 @@ static void a_nan_of_the_draft_costs_no_answer(void **state) {
     rmdir(draft), rmdir(dir);
 }
 
-/* nano's draft, whose guesses are all the same token. */
-static void write_dull_draft(const char *dir) {
-    draft_files f;
-    buf config = {0};
-    err e = {0};
-    draft_files_read(&f, "models/nano-eagle3");
-    for (int i = 0; i < f.n; i++)
-        if (!strcmp(f.t[i].name, "norm.weight")) memset(f.t[i].data, 0, f.t[i].bytes);
-    assert_int_equal(file_read("models/nano-eagle3/config.json", 1 << 20, &config, &e), ST_OK);
-    buf_char(&config, 0);
-    draft_files_write(&f, dir, (const char *)config.data);
-    draft_files_free(&f), buf_free(&config);
-}
-
 /* An answer of 200 tokens, beside a prompt of so many tokens in every step. Returns how many drafts were made; *known:
  * for how many numbers of drafts is known what a step takes. */
 static i64 drafts_beside_prompts(const char *draft, i64 n_prompt, i64 *known) {
@@ -581,7 +567,7 @@ static void prompts_do_not_hide_bad_drafts(void **state) {
     char dir[] = "/tmp/moonlet-dull-XXXXXX";
     i64 known;
     assert_non_null(mkdtemp(dir));
-    write_dull_draft(dir);
+    draft_files_write_dull(dir);
     const i64 beside = drafts_beside_prompts(dir, 60, &known);
     assert_int_equal(known, 0);
     if (beside < 1 || beside > 150) fail_msg("%lld drafts that do not come true in 200 steps", (long long)beside);
