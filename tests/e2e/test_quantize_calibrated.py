@@ -28,7 +28,7 @@ from test_quantize import (
 )
 
 INPUTS = "quantize-inputs.bin"
-TOKENS, LAYERS = 1500, 2
+TOKENS, LAYERS = 1500, 1 if "MOONLET_SLOW" in os.environ else 2
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,7 @@ def nano(tmp_path_factory, whole_nano):
             data.append(content)
             size += len(content)
     head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + b"".join(data))
     return folder
 
@@ -154,7 +155,7 @@ def test_whose_inputs_they_are(tmp_path, whole, nano, text):
     folder = tmp_path / "q"
     stop_when(folder, nano, text, lambda: len(shards(folder)) >= 2)
     given, have, source = Given((folder / INPUTS).read_bytes()), Tensors(whole).all, Tensors(nano).all
-    for layer, expert in ((1, 3), (2, 60)):
+    for layer, expert in ((1, 3), (LAYERS, 60)):
         base = f"language_model.model.layers.{layer}.mlp.experts.{expert}."
         scale = {p: struct.unpack("<f", have[f"{base}{p}_proj.input_scale"][2])[0] for p in ("gate", "down")}
         rows = given.rows(layer, expert)
@@ -237,14 +238,14 @@ def test_an_inputs_file_of_another_making(tmp_path, nano, text):
 
 def test_a_model_that_gives_no_numbers(tmp_path, nano, text):
     """A norm of infinite weights: the layer is named, and there is no checkpoint."""
-    folder, name = tmp_path / "nano", b"language_model.model.layers.2.post_attention_layernorm.weight"
+    folder, name = tmp_path / "nano", f"language_model.model.layers.{LAYERS}.post_attention_layernorm.weight"
     folder.mkdir()
     for p in nano.iterdir():
         (folder / p.name).write_bytes(p.read_bytes())
     for p in folder.glob("*.safetensors"):
         data = bytearray(p.read_bytes())
         n = struct.unpack("<Q", data[:8])[0]
-        t = json.loads(data[8 : 8 + n]).get(name.decode())
+        t = json.loads(data[8 : 8 + n]).get(name)
         if t:
             at = 8 + n + t["data_offsets"][0]
             data[at : at + 4] = b"\x7f\x7f" * 2  # 3.4e38 each

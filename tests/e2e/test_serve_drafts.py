@@ -1,6 +1,7 @@
 """Speculative decoding: the same answers with and without, whoever proposes; flags that do not fit together; drafts
 that do not fit the model."""
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -85,6 +86,11 @@ def on_ref(*flags):
     return answers("--device", "ref", *adaptive, *flags, asked=6, tokens=40)
 
 
+# ranks are watched in tests/unit and test_serve_ranks.py
+plain_alone = pytest.mark.skipif("MOONLET_SLOW" in os.environ, reason="ranks' answers are asked of the plain program")
+
+
+@plain_alone
 @pytest.mark.parametrize(
     "split",
     [("--tp", "2", "--dcp", "2"), ("--tp", "2", "--enable-dp-attention"), ("--pp", "3", "--pp-layers", "1,3,2")],
@@ -362,6 +368,7 @@ def test_a_draft_with_a_vocabulary_of_its_own(tmp_path):
     assert got[3] >= got[1] - 0.5 > 2
 
 
+@plain_alone
 @pytest.mark.parametrize(
     "make, drafts",
     [
