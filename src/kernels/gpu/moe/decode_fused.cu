@@ -26,12 +26,13 @@ template <int TOKENS> static __device__ inline void decode_int4_one(const gpu_de
     decode_fused_block b = fused_block_of(a, memory);
     pipeline p = ring_begin(b);
     open_ring(a, b);
+    const up_item first = up_item_of(a, blockIdx.x);
     pdl_wait();
     if (threadIdx.x / 32 == COPIER) {
         if (threadIdx.x % 32 == 0) b.s->turn = (int)ld_words2(a.words).x; /* DECODE_FUSED_TURN */
         plan_pairs(a, b.s, a.ids, a.weights);
         named_barrier_arrive(2, MULTIPLIERS + 32);
-        fused_copy_up(a, b, &p);
+        fused_copy_up(a, b, first, &p);
         fused_copy_down<false>(a, b, &p);
         leave_call(a, b.s->turn);
         return;

@@ -100,22 +100,35 @@ static __device__ inline int take_item(int *work_counter) {
 }
 static __device__ inline int item_taken(int took) { return (int)gridDim.x + __shfl_sync(~0u, took, 0); }
 
-static __device__ inline void fused_copy_up(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p) {
+/* An item of up: a group's strip. */
+typedef struct {
+    int group, strip;
+} up_item;
+static __device__ inline up_item up_item_of(const gpu_decode_fused_args &a, int item) {
+    int strips = a.inter / PACK_ROWS, group = item / strips;
+    return {group, item - group * strips};
+}
+
+/* at: the block's first item, which takes a division to find. */
+static __device__ inline void fused_copy_up(const gpu_decode_fused_args &a, const decode_fused_block &b, up_item at,
+                                            pipeline *p) {
     int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = b.s->n_groups * strips, took = 0,
         lane = threadIdx.x % 32;
     pipeline last = *p;
     last.stage = -1; /* none yet */
-    for (int item = blockIdx.x; item < items; item = item_taken(took)) {
-        gpu_u64 at =
-            (gpu_u64)b.s->expert[item / strips] * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
-        for (int c = 0; c < across; c += DECODE_INT4_ACROSS, pipeline_next(*p, a.slots)) {
-            gpu_u32 bytes = (gpu_u32)(across - c < DECODE_INT4_ACROSS ? across - c : DECODE_INT4_ACROSS) * PACK_BYTES;
-            if (c + DECODE_INT4_ACROSS >= across) took = take_item(&a.words[DECODE_FUSED_UP]);
+    for (int item = blockIdx.x; item < items; item = item_taken(took), at = up_item_of(a, item)) {
+        const gpu_u8 *from = (lane ? a.up : a.gate) + (gpu_u64)b.s->expert[at.group] * a.expert_bytes +
+                             (gpu_u64)(at.strip * across) * PACK_BYTES;
+        gpu_u32 left = (gpu_u32)across * PACK_BYTES;
+#pragma unroll 1
+        while (left) { /* few instructions: this warp alone would not keep up with the memory */
+            gpu_u32 bytes = left < DECODE_INT4_WEIGHTS / 2 ? left : DECODE_INT4_WEIGHTS / 2;
+            left -= bytes;
+            if (!left) took = take_item(&a.words[DECODE_FUSED_UP]);
             gpu_u8 *slot = fused_open_slot(b, *p, item, 2 * bytes);
-            if (lane < 2)
-                tma_bulk(slot + lane * (DECODE_INT4_WEIGHTS / 2), (lane ? a.up : a.gate) + at + (gpu_u64)c * PACK_BYTES,
-                         bytes, pipeline_full(*p));
-            last = *p;
+            if (lane < 2) tma_bulk_once(slot + lane * (DECODE_INT4_WEIGHTS / 2), from, bytes, pipeline_full(*p));
+            from += bytes, last = *p;
+            pipeline_next(*p, a.slots);
         }
     }
     fused_open_slot(b, *p, -1, 0);
@@ -162,10 +175,10 @@ static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, co
             gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES);
             for (int g = group_of(a, f) + lane; g * across < end; g += 32) {
                 int from = g * across < f ? f : g * across, to = (g + 1) * across < end ? (g + 1) * across : end;
-                tma_bulk(slot + (from - f) * PACK_BYTES,
-                         a.down + (gpu_u64)b.s->expert[g] * a.expert_bytes +
-                             ((gpu_u64)item * across + from - g * across) * PACK_BYTES,
-                         (gpu_u32)(to - from) * PACK_BYTES, pipeline_full(*p));
+                tma_bulk_once(slot + (from - f) * PACK_BYTES,
+                              a.down + (gpu_u64)b.s->expert[g] * a.expert_bytes +
+                                  ((gpu_u64)item * across + from - g * across) * PACK_BYTES,
+                              (gpu_u32)(to - from) * PACK_BYTES, pipeline_full(*p));
             }
         }
         item = !small ? item_taken(took) : i ? (int)gridDim.x + item_taken(before) : item + (int)gridDim.x;
@@ -355,12 +368,14 @@ static __device__ inline void fused_digits_of_h(const gpu_decode_fused_args &a, 
     }
 }
 
-/* What is added to in `after`, and the norm's weight, of rows r and r + 8. */
+/* What is added to in `after`, and the norm's weight, of rows r and r + 8. As stored: who converted them here would
+ * wait for them here, and all warps of the block for it. */
 typedef struct {
-    float x[2], weight[2];
+    gpu_bf16 x[2];
+    float weight[2];
 } one_after;
 static __device__ inline one_after fused_read_after(const gpu_decode_fused_args &a, gpu_i64 out, int row) {
-    return {{f32_of(a.after.x[out]), f32_of(a.after.x[out + 8])}, {a.after.weight[row], a.after.weight[row + 8]}};
+    return {{a.after.x[out], a.after.x[out + 8]}, {a.after.weight[row], a.after.weight[row + 8]}};
 }
 /* By a warp, an item's sums of its tokens. */
 static __device__ inline void fused_put_after(const gpu_decode_fused_args &a, int item, int t, gpu_i64 out,
@@ -368,7 +383,7 @@ static __device__ inline void fused_put_after(const gpu_decode_fused_args &a, in
     float squares = 0;
 #pragma unroll
     for (int k = 0; k < 2 && t < a.n; k++) {
-        gpu_bf16 sum = bf16_of(s.x[k] + f32_of(bf16_of(v[k])));
+        gpu_bf16 sum = bf16_of(f32_of(s.x[k]) + f32_of(bf16_of(v[k])));
         float x = f32_of(sum);
         a.after.x[out + 8 * k] = sum;
         a.after.out[out + 8 * k] = bf16_of(x * s.weight[k]);
@@ -402,13 +417,14 @@ static __device__ inline void shared_product(const gpu_decode_fused_args &a, con
 typedef struct {
     int item; /* -1: none */
     gpu_i64 out;
-    float total[2], shared[2];
+    float total[2];
+    gpu_bf16 shared[2]; /* as stored, too */
     one_after after;
 } one_result;
 template <bool FEED> static __device__ inline void put_result(const gpu_decode_fused_args &a, const one_result &r) {
     int t = threadIdx.x % DECODE_INT4_TILE;
     float v[2] = {r.total[0], r.total[1]};
-    if (!FEED) v[0] += r.shared[0], v[1] += r.shared[1];
+    if (!FEED) v[0] += f32_of(r.shared[0]), v[1] += f32_of(r.shared[1]);
     if (r.item < 0) return;
     if (a.after.x)
         fused_put_after(a, r.item, t, r.out, r.after, v);
@@ -422,7 +438,8 @@ static __device__ inline void fused_compute_down(const gpu_decode_fused_args &a,
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % DECODE_INT4_TILE, across = a.inter / PACK_COLS,
         all = b.s->n_groups * across;
     const gpu_u8 *digits = b.digits + lane % 8 * 16;
-    one_result mine = {-1, 0, {0, 0}, {0, 0}, {{0, 0}, {0, 0}}};
+    one_result mine = {};
+    mine.item = -1;
     for (int i = 0;; i++) {
         int item = await_item(b, *p);
         if (item < 0) break;
@@ -434,7 +451,7 @@ static __device__ inline void fused_compute_down(const gpu_decode_fused_args &a,
             mine.item = item, mine.out = out;
             if (t < a.n && a.after.x) mine.after = fused_read_after(a, out, item * PACK_ROWS + lane / 4);
             if (!FEED && t < a.n && a.shared_expert)
-                mine.shared[0] = f32_of(a.shared_expert[out]), mine.shared[1] = f32_of(a.shared_expert[out + 8]);
+                mine.shared[0] = a.shared_expert[out], mine.shared[1] = a.shared_expert[out + 8];
         }
         if (FEED && a.shared_inter) {
             shared_product(a, b, p, sums);

@@ -187,6 +187,7 @@ static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const
     const gpu_decode_fused_args &a = f.fused;
     int t = threadIdx.x / 32 - COPIER;
     pipeline p = ring_begin(b);
+    const up_item first = up_item_of(a, blockIdx.x);
     float bias[MINE];
     if (t == 0) ask_for_rows(f, b);
 #pragma unroll
@@ -212,7 +213,7 @@ static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const
     else
         plan_pairs(a, b.s, b.s->id, b.s->pair_weight);
     named_barrier_arrive(2, MULTIPLIERS + 32);
-    fused_copy_up(a, b, &p);
+    fused_copy_up(a, b, first, &p);
     fused_copy_down<true>(a, b, &p);
     leave_call(a, turn);
 }
