@@ -3,11 +3,13 @@
 #   SAN=1            AddressSanitizer and UBSan, in build-san; with CC=clang-14 also what the fuzzers link
 #   KERNELS_FROM=build  takes the kernels' objects out of a finished build; gcc's suit clang too, whose OpenMP runtime
 #       answers to the names that gcc calls
+#   TIMES=1          kernels that write down when their blocks ran (moonlet profile --timeline), in build-times
 #   NVCC=/path/nvcc  another compiler for the GPU's kernels; NVCC=none builds without them
 # No configure step: the libraries are found with pkg-config; tools/setup names what is missing.
 comma   := ,
 CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
-B       ?= $(if $(SAN),build-san,build)
+B       ?= $(if $(SAN),build-san,$(if $(TIMES),build-times,build))
+GPU     := $(if $(TIMES),build-times,build)/gpu
 PREFIX  ?= /usr/local
 VERSION := $(shell cat VERSION)
 
@@ -43,7 +45,7 @@ OMP_LIB := $(if $(IS_CLANG),-fopenmp,$(firstword $(wildcard $(shell $(CC) -print
 LDLIBS  := $(foreach l,jansson microhttpd jpeg png16 webpdemux webp gif z,$(call static_or,$l)) $(OMP_LIB) -lm -lpthread -ldl
 LDFLAGS += $(if $(SAN),-fsanitize=address$(comma)undefined) $(if $(IS_CLANG),,-static-libgcc)
 # The GPU's kernels: compiled where there is an nvcc and part of the program, which runs without a GPU too (docs/guide/gpu.md).
-# They do not depend on B, CC and CFLAGS: all builds share build/gpu.
+# They do not depend on B, CC and CFLAGS: all builds share build/gpu, but for TIMES=1.
 ifneq ($(NEEDS),)
 NVCC_IS := $(shell NVCC='$(NVCC)' tools/find-nvcc)
 ifneq ($(filter-out none,$(NVCC)),)
@@ -55,8 +57,9 @@ endif
 GPU_CC  := $(filter-out -,$(firstword $(NVCC_IS)))
 GPU_VER := $(if $(GPU_CC),$(lastword $(NVCC_IS)))
 CU      := $(sort $(wildcard src/kernels/gpu/*/*.cu))
-CUBIN   := $(if $(GPU_CC),$(CU:src/kernels/gpu/%.cu=build/gpu/%.cubin))
-NVFLAGS := -cubin -gencode=arch=compute_90a,code=sm_90a -O3 --std=c++17 -Isrc -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings
+CUBIN   := $(if $(GPU_CC),$(CU:src/kernels/gpu/%.cu=$(GPU)/%.cubin))
+NVFLAGS := -cubin -gencode=arch=compute_90a,code=sm_90a -O3 --std=c++17 -Isrc -Werror all-warnings \
+	$(if $(TIMES),-DBLOCK_TIMES,-Xptxas -warn-spills$(comma)-warn-lmem-usage)
 # In the program they lie compressed, in the container that the driver unpacks itself; nvcc before 13 knows one way to compress.
 FATBIN  := $(CUBIN:.cubin=.fatbin)
 PACK    := -fatbin -gencode=arch=compute_90a,code=sm_90a $(if $(filter 12.%,$(GPU_VER)),-Xfatbin=-compress-all,-compress-mode=size)
@@ -147,18 +150,18 @@ endif
 
 # Kernels: another nvcc, other flags, another list of files.
 GPU_FLAGS := $(strip $(GPU_CC) $(GPU_VER) $(NVFLAGS))
-ifneq '$(GPU_FLAGS)' '$(file <build/gpu/flags)'
-ifneq (,$(or $(GPU_CC),$(if $(wildcard build/gpu/flags),,none))) # a build without nvcc leaves kernels alone that are there
-build/gpu/flags: FORCE
+ifneq '$(GPU_FLAGS)' '$(file <$(GPU)/flags)'
+ifneq (,$(or $(GPU_CC),$(if $(wildcard $(GPU)/flags),,none))) # a build without nvcc leaves kernels alone that are there
+$(GPU)/flags: FORCE
 endif
 endif
-build/gpu/flags:
+$(GPU)/flags:
 	@mkdir -p $(@D)
 	@echo '$(GPU_FLAGS)' >$@
-build/gpu/%.cubin: src/kernels/gpu/%.cu Makefile build/gpu/flags
+$(GPU)/%.cubin: src/kernels/gpu/%.cu Makefile $(GPU)/flags
 	@mkdir -p $(@D)
 	@echo "  NV  $<"; $(GPU_CC) $(NVFLAGS) -MMD -MP -MF $(@:.cubin=.d) -o $@ $<
-build/gpu/%.fatbin: build/gpu/%.cubin
+$(GPU)/%.fatbin: $(GPU)/%.cubin
 	@$(GPU_CC) $(PACK) -o $@ $<
 
 # The program knows its kernels by name, and which driver runs what this nvcc makes: one of the same major version.
@@ -169,9 +172,9 @@ $B/images:
 	@mkdir -p $(@D)
 	@echo '$(CUBIN)' >$@
 $B/src/kernels/gpu/images.o: $(FATBIN) $B/images
-$B/src/kernels/gpu/images.o: ISA := $(if $(FATBIN),-DGPU_IMAGE_DIR='"build/gpu"' \
-	'-DGPU_IMAGES(X)=$(patsubst build/gpu/%.fatbin,X(%),$(FATBIN))')
-$B/src/device/gpu.o: build/gpu/flags
+$B/src/kernels/gpu/images.o: ISA := $(if $(FATBIN),-DGPU_IMAGE_DIR='"$(GPU)"' \
+	'-DGPU_IMAGES(X)=$(patsubst $(GPU)/%.fatbin,X(%),$(FATBIN))')
+$B/src/device/gpu.o: $(GPU)/flags
 $B/src/device/gpu.o: ISA := $(if $(GPU_CC),-DGPU_DRIVER_MIN=$(firstword $(subst ., ,$(GPU_VER)))000)
 
 # the web page's files are part of the program
@@ -244,7 +247,7 @@ $B/tests/unit/device/test_gpu $B/tests/unit/device/test_cublas: ISA := -Itests/u
 # the toolkit's headers, of the compiler that is used
 CUDA_H := $(firstword $(wildcard $(addsuffix /../include,$(dir $(GPU_CC) $(realpath $(GPU_CC)))) /usr/local/cuda/include))
 HEADER_TESTS := $(addprefix $B/tests/unit/,device/test_cuda_h device/test_cublas_h device/test_nccl_h cmd/test_cupti_h)
-$(HEADER_TESTS): build/gpu/flags
+$(HEADER_TESTS): $(GPU)/flags
 $(HEADER_TESTS): ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.

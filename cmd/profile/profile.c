@@ -6,6 +6,7 @@
 #include "cmd/bench/profile_table.h"
 #include "cmd/lib/stats.h"
 #include "cmd/profile/profile_forecast.h"
+#include "cmd/profile/blocks.h"
 #include "cmd/profile/timeline.h"
 #include "runtime/step_timer.h"
 #include <errno.h>
@@ -178,16 +179,20 @@ static i64 of_one_context(kernel_launch *seen, i64 n) {
     return own;
 }
 
+static void title_of(const profile_opts *o, const traced_shape *s, char *title, size_t size) {
+    if (s->prompt)
+        snprintf(title, size, "prompt of %lld tokens", (long long)s->tokens);
+    else
+        snprintf(title, size, "decode, %lld sequence%s%s, context %lld", (long long)s->sequences,
+                 s->sequences > 1 ? "s" : "", s->tokens > 1 ? " of several rows" : "",
+                 (long long)(o->context + s->tokens));
+}
+
 /* The shortest of several steps as CUPTI sees them. */
 static status timeline_of(const profile_opts *o, step_timer *m, const traced_shape *s, timeline *t, err *e) {
     char title[96];
     status st = ST_OK;
-    if (s->prompt)
-        snprintf(title, sizeof title, "prompt of %lld tokens", (long long)s->tokens);
-    else
-        snprintf(title, sizeof title, "decode, %lld sequence%s%s, context %lld", (long long)s->sequences,
-                 s->sequences > 1 ? "s" : "", s->tokens > 1 ? " of several rows" : "",
-                 (long long)(o->context + s->tokens));
+    title_of(o, s, title, sizeof title);
     for (int r = -WARM; st == ST_OK && r < PROMPT_RUNS; r++) {
         kernel_launch *seen = NULL;
         i64 n = 0;
@@ -216,6 +221,24 @@ static status timelines(const profile_opts *o, step_timer *m, timeline *t, err *
     return st;
 }
 
+/* Steps that only decode, with their blocks' times: they are recorded anew for it. */
+static status block_timelines(const profile_opts *o, step_timer *m, block_timeline *b, err *e) {
+    traced_shape shapes[2 * SHAPES];
+    const int n = traced_shapes(o, shapes);
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < n; i++) {
+        char title[96];
+        if (shapes[i].prompt) continue;
+        title_of(o, &shapes[i], title, sizeof title);
+        st = blocks_run(&b[i], m, title, shapes[i].sequences, shapes[i].tokens, o->context, e);
+        if (st == ST_OK && !b[i].t.n)
+            printf("%s: no times of its blocks: %s\n", title,
+                   b[i].untimed ? "the kernels of a build of its own write them (make TIMES=1)"
+                                : "it is not recorded as a whole");
+    }
+    return st;
+}
+
 enum { LAUNCHES_MOST = 32768 };
 typedef struct {
     gpu_time *all; /* [LAUNCHES_MOST] */
@@ -227,8 +250,18 @@ static void list_launch(void *ud, const gpu_time *t) {
     if (l->n < LAUNCHES_MOST) l->all[l->n++] = *t;
 }
 
-/* The same shapes again, every launch timed; t, unless it is NULL, learns from it which operation each belongs to. */
-static status tables(const profile_opts *o, engine *g, step_timer *m, timeline *t, err *e) {
+/* What a trace tells of the launches of a shape's pictures. */
+static void name_launches(timeline *t, block_timeline *b, const launch_list *list) {
+    if (!timeline_name(t, list->all, list->n, "cuBLASLt"))
+        printf("%s: launched one by one it is other kernels (%s): operations are not known\n", t->title, t->strange);
+    blocks_name(b, list->all, list->n);
+    timeline_print(stdout, t);
+    blocks_print(stdout, b);
+}
+
+/* The same shapes again, every launch timed; t and b, unless they are NULL, learn from it which operation each belongs
+ * to. */
+static status tables(const profile_opts *o, engine *g, step_timer *m, timeline *t, block_timeline *b, err *e) {
     traced_shape shapes[2 * SHAPES];
     const int n = traced_shapes(o, shapes);
     launch_list list = {.all = t ? calloc(LAUNCHES_MOST, sizeof *list.all) : NULL};
@@ -242,10 +275,7 @@ static status tables(const profile_opts *o, engine *g, step_timer *m, timeline *
             st = run_traced(o, m, &shapes[i], e);
         }
         if (st == ST_OK && !o->no_table) profile_print(stdout, g);
-        if (st == ST_OK && t && !timeline_name(&t[i], list.all, list.n, "cuBLASLt"))
-            printf("%s: launched one by one it is other kernels (%s): operations are not known\n", t[i].title,
-                   t[i].strange);
-        if (st == ST_OK && t) timeline_print(stdout, &t[i]);
+        if (st == ST_OK && t) name_launches(&t[i], &b[i], &list);
     }
     engine_profile_launches(g, NULL, NULL);
     free(list.all);
@@ -255,14 +285,16 @@ static status tables(const profile_opts *o, engine *g, step_timer *m, timeline *
 /* Behind the times, which CUPTI and events would change. */
 static status profile_launches(const profile_opts *o, engine *g, step_timer *m, err *e) {
     timeline t[2 * SHAPES] = {0};
+    block_timeline b[2 * SHAPES] = {0};
     status st = o->timeline ? timelines(o, m, t, e) : ST_OK;
-    if (st == ST_OK && (o->timeline || !o->no_table)) st = tables(o, g, m, o->timeline ? t : NULL, e);
+    if (st == ST_OK && o->timeline) st = block_timelines(o, m, b, e);
+    if (st == ST_OK && (o->timeline || !o->no_table)) st = tables(o, g, m, o->timeline ? t : NULL, b, e);
     if (st == ST_OK && o->timeline) {
         const char *chip = engine_ops(g)->name;
-        st = timeline_chart(o->picture, t, o->n_prompts + o->n_batches, chip, bench_gpu_peaks(chip).read, e);
+        st = timeline_chart(o->picture, t, b, o->n_prompts + o->n_batches, chip, bench_gpu_peaks(chip).read, e);
         if (st != ST_OK) err_prefix(e, "%s", o->timeline);
     }
-    for (int i = 0; i < 2 * SHAPES; i++) timeline_free(&t[i]);
+    for (int i = 0; i < 2 * SHAPES; i++) timeline_free(&t[i]), blocks_free(&b[i]);
     return st;
 }
 

@@ -64,7 +64,7 @@ bool timeline_name(timeline *t, const gpu_time *of, i64 n, const char *library) 
     return same;
 }
 
-static bool same_kind(const timeline_launch *a, const timeline_launch *b) {
+bool timeline_same_kind(const timeline_launch *a, const timeline_launch *b) {
     return a->op == b->op && !strcmp(a->kernel, b->kernel) && !memcmp(a->grid, b->grid, sizeof a->grid);
 }
 
@@ -78,7 +78,7 @@ int timeline_kinds(const timeline *t, timeline_kind out[TIMELINE_KINDS]) {
     for (i64 i = 0; i < t->n; i++) {
         const timeline_launch *l = &t->all[i];
         int k = 0;
-        while (k < n && !same_kind(out[k].first, l)) k++;
+        while (k < n && !timeline_same_kind(out[k].first, l)) k++;
         if (k == TIMELINE_KINDS) continue;
         if (k == n) out[n++] = (timeline_kind){.first = l};
         out[k].launches++;
@@ -100,7 +100,7 @@ void timeline_layer(const timeline *t, i64 *from, i64 *to) {
     *to = t->n;
     if (k == n) return;
     for (i64 i = 0; i < t->n; i++) {
-        if (!same_kind(kinds[k].first, &t->all[i])) continue;
+        if (!timeline_same_kind(kinds[k].first, &t->all[i])) continue;
         if (at == kinds[k].launches / 2 - 1) *from = i + 1;
         if (at++ == kinds[k].launches / 2) *to = i + 1;
     }

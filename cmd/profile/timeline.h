@@ -32,6 +32,8 @@ void timeline_free(timeline *t);
  * library's kernels (`library`) have its name. False, and nothing has a name, if the two are not the same kernels. */
 bool timeline_name(timeline *t, const gpu_time *of, i64 n, const char *library);
 
+/* One kernel for one operation, as many blocks of it? */
+bool timeline_same_kind(const timeline_launch *a, const timeline_launch *b);
 /* Launches of one kernel for one operation, the sum of what they add. */
 typedef struct {
     const timeline_launch *first;
@@ -46,8 +48,10 @@ int timeline_kinds(const timeline *t, timeline_kind out[TIMELINE_KINDS]);
 void timeline_layer(const timeline *t, i64 *from, i64 *to);
 
 void timeline_print(FILE *f, const timeline *t);
-/* All of them as one SVG, one below the other. chip: the GPU's name; read: bytes a second that its memory was measured
- * to give, 0: unknown. */
-status timeline_chart(FILE *f, const timeline *t, int n, const char *chip, f64 read, err *e);
+/* All of them as one SVG, one below the other, each with the layer by multiprocessor that blocks [n] has, if it has
+ * one. chip: the GPU's name; read: bytes a second that its memory was measured to give, 0: unknown. */
+struct block_timeline;
+status timeline_chart(FILE *f, const timeline *t, const struct block_timeline *blocks, int n, const char *chip,
+                      f64 read, err *e);
 
 #endif

@@ -1,15 +1,11 @@
 /* cmd/profile/timeline_chart.c: timelines as an SVG that needs nothing else. */
-#include "base/buf.h"
-#include "cmd/profile/timeline.h"
+#include "cmd/profile/blocks.h"
+#include "cmd/profile/chart.h"
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
 enum {
-    WIDTH = 1400,
-    LEFT = 96,
-    RIGHT = 24,
-    PLOT = WIDTH - LEFT - RIGHT,
     STRIP = 36,  /* height of the whole step */
     LANE = 26,   /* of a launch in the layer */
     LANES = 4,   /* beside each other; more share the last one */
@@ -19,78 +15,26 @@ enum {
     SECTION = 64 + STRIP + 56 + LANES * LANE + 24 + MEMORY + 48 + ROWS * ROW + 40
 };
 
-/* The costliest kinds have colours of their own, the rest is grey. */
-static const char *const palette[] = {"#3b6fd4", "#d4573b", "#2f9e6b", "#9b59b6", "#c79a1b",
-                                      "#16a3b8", "#e07aa5", "#6b8e23", "#8c564b", "#5f6fa8"};
-#define GREY "#a8a8a8"
-
-typedef struct {
-    buf *b;
-    const timeline *t;
-    const timeline_kind *kinds;
-    int n_kinds;
-    f64 from, to; /* us: what the plot's width shows */
-} band;
-
-static f64 band_x(const band *d, f64 us) { return LEFT + (us - d->from) / (d->to - d->from) * PLOT; }
-
-static void draw_escaped(buf *b, const char *s, size_t most) {
-    for (size_t i = 0; s[i] && i < most; i++) {
-        if (strchr("<>&\"'", s[i]))
-            buf_fmt(b, "&#%d;", s[i]);
-        else if ((unsigned char)s[i] >= 32)
-            buf_char(b, s[i]);
-    }
-}
-
-static int kind_index(const band *d, const timeline_launch *l) {
-    for (int k = 0; k < d->n_kinds; k++) {
-        const timeline_launch *f = d->kinds[k].first;
-        if (f->op == l->op && !strcmp(f->kernel, l->kernel) && !memcmp(f->grid, l->grid, sizeof l->grid)) return k;
-    }
-    return d->n_kinds;
-}
-
-static const char *kind_color(int k) { return k < (int)COUNT_OF(palette) ? palette[k] : GREY; }
-
-static void draw_text(buf *b, f64 x, f64 y, const char *more, const char *text, size_t most) {
-    buf_fmt(b, "<text x='%.1f' y='%.1f'%s>", x, y, more);
-    draw_escaped(b, text, most);
-    buf_str(b, "</text>\n");
-}
-
-/* Lines every so many us, with their numbers above. */
-static void draw_grid(const band *d, f64 top, f64 bottom) {
-    const f64 span = d->to - d->from;
-    f64 step = pow(10, floor(log10(span / 8)));
-    while (span / step > 16) step *= span / step > 40 ? 5 : 2;
-    for (f64 us = ceil(d->from / step) * step; us <= d->to; us += step) {
-        const f64 x = band_x(d, us);
-        buf_fmt(d->b, "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' class='g'/>", x, top, x, bottom);
-        buf_fmt(d->b, "<text x='%.1f' y='%.1f' class='s' text-anchor='middle'>%g</text>\n", x, top - 4, us);
-    }
-}
-
 /* A launch from its begin to its end; hovering tells more. */
-static void draw_bar(const band *d, const timeline_launch *l, f64 y, f64 height, bool label) {
-    const int k = kind_index(d, l);
-    const f64 x = band_x(d, fmax(l->from, d->from)), w = band_x(d, fmin(l->to, d->to)) - x;
+static void draw_bar(const chart_band *d, const timeline_launch *l, f64 y, f64 height, bool label) {
+    const int k = chart_kind(d, l);
+    const f64 x = chart_x(d, fmax(l->from, d->from)), w = chart_x(d, fmin(l->to, d->to)) - x;
     buf_fmt(d->b, "<g><title>");
-    draw_escaped(d->b, l->op ? l->op : l->kernel, 96);
+    chart_escaped(d->b, l->op ? l->op : l->kernel, 96);
     buf_char(d->b, '\n');
-    draw_escaped(d->b, l->kernel, 96);
+    chart_escaped(d->b, l->kernel, 96);
     buf_fmt(d->b, "\n%.2f us, adds %.2f us; %d x %d x %d blocks</title>", l->to - l->from, l->adds, l->grid[0],
             l->grid[1], l->grid[2]);
     buf_fmt(d->b, "<rect x='%.2f' y='%.1f' width='%.2f' height='%.1f' fill='%s'%s/>", x, y, fmax(w, 0.2), height,
-            kind_color(k), label ? " stroke='#fff'" : "");
+            chart_color(k), label ? " stroke='#fff'" : "");
     const size_t room = w > 14 ? (size_t)((w - 6) / 5.6) : 0;
-    if (label && room > 3) draw_text(d->b, x + 4, y + height - 9, " class='l'", l->kernel, room);
+    if (label && room > 3) chart_text(d->b, x + 4, y + height - 9, " class='l'", l->kernel, room);
     buf_str(d->b, "</g>\n");
 }
 
-static void draw_whole(const band *d, f64 y) {
-    draw_grid(d, y, y + STRIP);
-    draw_text(d->b, LEFT - 8, y + STRIP / 2.0 + 4, " text-anchor='end'", "step, us", 16);
+static void draw_whole(const chart_band *d, f64 y) {
+    chart_grid(d, y, y + STRIP);
+    chart_text(d->b, CHART_LEFT - 8, y + STRIP / 2.0 + 4, " text-anchor='end'", "step, us", 16);
     for (i64 i = 0; i < d->t->n; i++) {
         timeline_launch l = d->t->all[i]; /* what it adds: nothing hides what is below */
         l.from = l.to - l.adds;
@@ -99,10 +43,10 @@ static void draw_whole(const band *d, f64 y) {
 }
 
 /* Where launches overlap each gets a lane that is free. */
-static void draw_layer(const band *d, i64 from, i64 to, f64 y) {
+static void draw_layer(const chart_band *d, i64 from, i64 to, f64 y) {
     f64 until[LANES] = {0};
-    draw_grid(d, y, y + LANES * LANE + 24 + MEMORY);
-    draw_text(d->b, LEFT - 8, y + LANE / 2.0 + 4, " text-anchor='end'", "a layer, us", 16);
+    chart_grid(d, y, y + LANES * LANE + 24 + MEMORY);
+    chart_text(d->b, CHART_LEFT - 8, y + LANE / 2.0 + 4, " text-anchor='end'", "a layer, us", 16);
     for (i64 i = from; i < to; i++) {
         const timeline_launch *l = &d->t->all[i];
         int lane = 0;
@@ -113,25 +57,26 @@ static void draw_layer(const band *d, i64 from, i64 to, f64 y) {
 }
 
 /* What an operation's bytes make of the time that its launches add, against what the memory gives. */
-static void draw_memory(const band *d, i64 from, i64 to, f64 read, f64 y) {
+static void draw_memory(const chart_band *d, i64 from, i64 to, f64 read, f64 y) {
     buf *b = d->b;
-    draw_text(b, LEFT - 8, y + 10, " text-anchor='end'", "bytes / us", 16);
-    buf_fmt(b, "<text x='%d' y='%.1f' class='s' text-anchor='end'>100%% = %.2f TB/s</text>\n", LEFT - 8, y + 26,
+    chart_text(b, CHART_LEFT - 8, y + 10, " text-anchor='end'", "bytes / us", 16);
+    buf_fmt(b, "<text x='%d' y='%.1f' class='s' text-anchor='end'>100%% = %.2f TB/s</text>\n", CHART_LEFT - 8, y + 26,
             read * 1e-12);
-    buf_fmt(b, "<rect x='%d' y='%.1f' width='%d' height='%d' fill='none' stroke='#bbb'/>\n", LEFT, y, PLOT, MEMORY);
+    buf_fmt(b, "<rect x='%d' y='%.1f' width='%d' height='%d' fill='none' stroke='#bbb'/>\n", CHART_LEFT, y, CHART_PLOT,
+            MEMORY);
     for (i64 i = from; i < to;) {
         const timeline_launch *l = &d->t->all[i];
         f64 adds = l->adds, end = l->to;
         i64 k = i + 1;
         for (; k < to && !d->t->all[k].first; k++) adds += d->t->all[k].adds, end = fmax(end, d->t->all[k].to);
         const f64 share = adds > 0 && read > 0 ? l->bytes / (adds * 1e-6) / read : 0;
-        const f64 x = band_x(d, fmax(end - adds, d->from)), w = band_x(d, fmin(end, d->to)) - x;
+        const f64 x = chart_x(d, fmax(end - adds, d->from)), w = chart_x(d, fmin(end, d->to)) - x;
         const f64 h = fmin(share, 1) * MEMORY;
         buf_fmt(b, "<g><title>");
-        draw_escaped(b, l->op ? l->op : l->kernel, 96);
+        chart_escaped(b, l->op ? l->op : l->kernel, 96);
         buf_fmt(b, "\n%.2f MB in the %.2f us that it adds: %.0f %%</title>", l->bytes * 1e-6, adds, 100 * share);
         buf_fmt(b, "<rect x='%.2f' y='%.2f' width='%.2f' height='%.2f' fill='%s' opacity='0.75'/>", x, y + MEMORY - h,
-                fmax(w, 0.2), h, kind_color(kind_index(d, l)));
+                fmax(w, 0.2), h, chart_color(chart_kind(d, l)));
         if (w > 30)
             buf_fmt(b, "<text x='%.1f' y='%.1f' class='s' text-anchor='middle'>%.0f%%</text>", x + w / 2,
                     fmax(y + MEMORY - h - 3, y + 12), 100 * share);
@@ -140,34 +85,35 @@ static void draw_memory(const band *d, i64 from, i64 to, f64 read, f64 y) {
     }
 }
 
-static void draw_rows(const band *d, f64 y) {
+static void draw_rows(const chart_band *d, f64 y) {
     const f64 widest = d->n_kinds ? fmax(d->kinds[0].adds, 1e-9) : 1;
     for (int k = 0; k < d->n_kinds && k < ROWS; k++) {
         const timeline_kind *q = &d->kinds[k];
         const f64 top = y + k * ROW, c = (f64)q->launches;
-        buf_fmt(d->b, "<rect x='%d' y='%.1f' width='%.1f' height='%d' fill='%s'/>", LEFT, top, q->adds / widest * 420,
-                ROW - 5, kind_color(k));
-        buf_fmt(d->b, "<text x='%d' y='%.1f' text-anchor='end'>%.1f us</text>", LEFT - 8, top + 12, q->adds);
-        buf_fmt(d->b, "<text x='%d' y='%.1f'>%4.1f %% &#160; %lld x %.2f us (lasts %.2f) &#160; ", LEFT + 432, top + 12,
-                100 * q->adds / d->t->us, (long long)q->launches, q->adds / c, q->lasts / c);
-        draw_escaped(d->b, q->first->kernel, 48);
+        buf_fmt(d->b, "<rect x='%d' y='%.1f' width='%.1f' height='%d' fill='%s'/>", CHART_LEFT, top,
+                q->adds / widest * 420, ROW - 5, chart_color(k));
+        buf_fmt(d->b, "<text x='%d' y='%.1f' text-anchor='end'>%.1f us</text>", CHART_LEFT - 8, top + 12, q->adds);
+        buf_fmt(d->b, "<text x='%d' y='%.1f'>%4.1f %% &#160; %lld x %.2f us (lasts %.2f) &#160; ", CHART_LEFT + 432,
+                top + 12, 100 * q->adds / d->t->us, (long long)q->launches, q->adds / c, q->lasts / c);
+        chart_escaped(d->b, q->first->kernel, 48);
         if (q->first->op) {
             buf_str(d->b, ": ");
-            draw_escaped(d->b, q->first->op, 64);
+            chart_escaped(d->b, q->first->op, 64);
         }
         buf_str(d->b, "</text>\n");
     }
 }
 
-static void draw_section(buf *b, const timeline *t, f64 read, f64 y) {
+/* Returns its height. */
+static int draw_section(buf *b, const timeline *t, const block_timeline *blocks, f64 read, f64 y) {
     timeline_kind kinds[TIMELINE_KINDS];
-    band d = {b, t, kinds, timeline_kinds(t, kinds), 0, t->us};
+    chart_band d = {b, t, kinds, timeline_kinds(t, kinds), 0, t->us};
     i64 from, to;
     buf line = {0};
     timeline_layer(t, &from, &to);
     buf_fmt(&line, "%s: %lld launches, %.1f us", t->title, (long long)t->n, t->us);
     if (t->bytes > 0) buf_fmt(&line, ", %.3f GB at %.2f TB/s", t->bytes * 1e-9, t->bytes / t->us * 1e-6);
-    draw_text(b, LEFT, y + 24, " font-size='15' font-weight='bold'", line.data ? line.data : t->title, 200);
+    chart_text(b, CHART_LEFT, y + 24, " font-size='15' font-weight='bold'", line.data ? line.data : t->title, 200);
     b->failed |= line.failed;
     buf_free(&line);
     y += 64;
@@ -179,22 +125,28 @@ static void draw_section(buf *b, const timeline *t, f64 read, f64 y) {
     draw_layer(&d, from, to, y);
     y += LANES * LANE + 24;
     if (t->bytes > 0 && read > 0) draw_memory(&d, from, to, read, y);
-    draw_rows(&d, y + MEMORY + 48);
+    y += MEMORY + 28;
+    if (blocks_height(blocks)) blocks_draw(&d, blocks, y);
+    draw_rows(&d, y + blocks_height(blocks) + 20);
+    return SECTION + blocks_height(blocks);
 }
 
-status timeline_chart(FILE *f, const timeline *t, int n, const char *chip, f64 read, err *e) {
+status timeline_chart(FILE *f, const timeline *t, const block_timeline *blocks, int n, const char *chip, f64 read,
+                      err *e) {
     buf b = {0};
+    int height = 72, y = 60;
+    for (int i = 0; i < n; i++) height += SECTION + blocks_height(&blocks[i]);
     buf_fmt(&b,
             "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' font-family='sans-serif' font-size='12' "
             "fill='#333'>\n<style>.g{stroke:#e4e4e4}.s{font-size:10px;fill:#666}.l{font-size:10px;fill:#fff}</style>\n"
             "<rect width='100%%' height='100%%' fill='#fff'/>\n",
-            WIDTH, 72 + n * SECTION);
-    draw_text(&b, LEFT, 28, " font-size='17'", chip, 64);
-    draw_text(&b, LEFT, 48, " class='s'",
-              "Every launch on the GPU's clock (CUPTI). A colour is a kernel with its operation, the costliest below; "
-              "what a launch adds is how far it moves the end of all before it.",
-              400);
-    for (int i = 0; i < n; i++) draw_section(&b, &t[i], read, 60 + i * SECTION);
+            CHART_WIDTH, height);
+    chart_text(&b, CHART_LEFT, 28, " font-size='17'", chip, 64);
+    chart_text(&b, CHART_LEFT, 48, " class='s'",
+               "Every launch on the GPU's clock (CUPTI). A colour is a kernel with its operation, the costliest below; "
+               "what a launch adds is how far it moves the end of all before it.",
+               400);
+    for (int i = 0; i < n; i++) y += draw_section(&b, &t[i], &blocks[i], read, y);
     buf_str(&b, "</svg>\n");
     status st = b.failed ? err_nomem(e, "the picture of a timeline", b.len) : ST_OK;
     if (st == ST_OK && (fwrite(b.data, 1, b.len, f) != b.len || fflush(f)))

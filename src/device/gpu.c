@@ -135,6 +135,7 @@ void gpu_close(gpu *g) {
         gpu_enter(g); /* and what fails on the way out has nobody left to tell */
         if (g->stream) gpu_wait_stream(g);
         gpu_trace(g, 0, NULL);
+        gpu_stamp(g, 0, 0, NULL);
         gpu_memory_close(g);
         for (size_t i = 0; i < g->n_modules; i++) g->cu.cuModuleUnload(g->modules[i].module);
         if (g->stream) g->cu.cuStreamDestroy_v2(g->stream);
@@ -266,7 +267,8 @@ void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads
 
 void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
                         const void *args) {
-    void *parameters[] = {(void *)args};
+    block_times *times = gpu_stamp_launch(g, k, (const u32[3]){gx, gy, gz});
+    void *parameters[] = {(void *)args, (void *)&times}; /* a kernel takes as many as it has */
     if (!gpu_enter(g)) return;
     g->last = k;
     if (g->trace.most) gpu_trace_mark(g, k, true);

@@ -4,6 +4,7 @@
  * one may change. A failure inside a queued call is kept, and device->finish reports the first. */
 #ifndef DEVICE_GPU_H
 #define DEVICE_GPU_H
+#include "device/block_times.h"
 #include "device/device.h"
 
 typedef struct gpu gpu;
@@ -89,5 +90,20 @@ typedef struct gpu_time {
 /* Waits, then hands out the launches since the last call in their order; *missed: how many there were beyond `most`. */
 typedef void (*gpu_time_fn)(void *ud, const gpu_time *t);
 status gpu_times(gpu *g, gpu_time_fn fn, void *ud, i64 *missed, err *e);
+
+/* In recordings that begin from here on every block of our kernels writes down when it ran (block_times.h): of the last
+ * such recording, up to so many blocks of so many launches; 0, 0 ends it. Recordings that were made meanwhile must have
+ * ended (forget) by then, as they write into memory that is gone. */
+status gpu_stamp(gpu *g, i64 blocks, i64 launches, err *e);
+typedef struct gpu_stamped {
+    const char *kernel;
+    u32 grid[3];
+    const block_times *blocks; /* [n], x fastest; all zero: the kernel writes no times */
+    i64 n, first;              /* first: of all blocks of the recording */
+} gpu_stamped;
+/* Waits, then hands out that recording's launches in their order, as its last run left them; *missed: launches that
+ * found no room. */
+typedef void (*gpu_stamped_fn)(void *ud, const gpu_stamped *s);
+status gpu_stamps(gpu *g, gpu_stamped_fn fn, void *ud, i64 *missed, err *e);
 
 #endif

@@ -19,7 +19,9 @@ status gpu_record(device *d, void (*queue)(void *ud), void *ud, device_recording
     if (!r) return err_nomem(e, "a recording", sizeof *r);
     if (gpu_enter(g) &&
         gpu_ok(g, g->cu.cuStreamBeginCapture_v2(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "recording a step")) {
+        gpu_stamp_recording(g, true);
         queue(ud);
+        gpu_stamp_recording(g, false);
         gpu_ok(g, g->cu.cuStreamEndCapture(g->stream, &graph), "recording a step");
     }
     if (graph) { /* all memory that it takes is asked for here: no replay fails for want of it */

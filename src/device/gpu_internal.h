@@ -28,6 +28,13 @@ typedef struct {
     i64 most, n, missed;
 } gpu_trace_state;
 
+typedef struct {
+    block_times *room;     /* [blocks_most], of the device; NULL: off */
+    gpu_stamped *launches; /* [launches_most] */
+    i64 blocks_most, launches_most, n_blocks, n_launches, missed;
+    bool recording;
+} gpu_stamps_state;
+
 struct gpu {
     device dev; /* first: a device * of this kind is a gpu * */
     cuda_driver cu;
@@ -46,7 +53,8 @@ struct gpu {
     CUevent copied[STAGE_PIECES];
     u64 n_staged;
     gpu_trace_state trace; /* most 0: off */
-    err failed;            /* the first failure since the last finish; ST_OK: none */
+    gpu_stamps_state stamps;
+    err failed; /* the first failure since the last finish; ST_OK: none */
     _Atomic f64 waits_since;
 };
 
@@ -67,6 +75,10 @@ CUresult gpu_wait_event(gpu *g, CUevent there);
 
 /* gpu_trace.c: an event at this point of the stream. */
 void gpu_trace_mark(gpu *g, const gpu_kernel *k, bool before);
+
+/* gpu_stamps.c: a recording begins or ends; where a launch's blocks write their times, NULL: nowhere. */
+void gpu_stamp_recording(gpu *g, bool begins);
+block_times *gpu_stamp_launch(gpu *g, const gpu_kernel *k, const u32 grid[3]);
 
 /* gpu_graph.c: recordings, as device.h wants them. */
 status gpu_record(device *d, void (*queue)(void *ud), void *ud, device_recording **out, err *e);

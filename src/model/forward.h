@@ -56,6 +56,8 @@ status model_plan(model *m, const model_limits *lim, err *e);
 const tensor_info *const *model_reads(const model *m, u64 *n);
 /* reader: of that list, or NULL (model/bind.h). */
 status model_load(model *m, weight_reader *reader, bool verify, err *e);
+/* Its recorded steps end; they are recorded again when they are wanted. */
+void model_forget_steps(model *m);
 void model_close(model *m);
 const model_memory *model_memory_plan(const model *m); /* the weights' from open on, the rest from plan on */
 /* Bytes of so many pages: pages x 64 x (latent + rope) x layers. */

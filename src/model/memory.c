@@ -285,10 +285,16 @@ status model_load(model *m, weight_reader *reader, bool verify, err *e) {
     return st == ST_OK ? m->mem.dev->finish(m->mem.dev, e) : st;
 }
 
+void model_forget_steps(model *m) {
+    for (i64 n = 0; m->steps && n < RECORDINGS; n++) {
+        if (m->steps[n]) m->mem.dev->forget(m->mem.dev, m->steps[n]);
+        m->steps[n] = NULL;
+    }
+}
+
 void model_close(model *m) {
     if (!m) return;
-    for (i64 n = 0; m->steps && n < RECORDINGS; n++)
-        if (m->steps[n]) m->mem.dev->forget(m->mem.dev, m->steps[n]);
+    model_forget_steps(m);
     free(m->steps);
     free(m->met);
     free(m->part_spans);

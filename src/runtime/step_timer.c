@@ -1,5 +1,6 @@
 #include "runtime/step_timer.h"
 #include "base/log.h"
+#include "device/gpu.h"
 #include "runtime/engine_internal.h"
 #include "runtime/philox.h"
 #include "runtime/sampler.h"
@@ -260,6 +261,20 @@ status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *second
     if (s.norm) k->backend.ops.weight_release(s.norm);
     dev->release(dev, x);
     return st;
+}
+
+enum { STAMPED_BLOCKS = 1 << 20, STAMPED_LAUNCHES = 4096 };
+
+status step_timer_stamp(step_timer *m, bool on, err *e) {
+    gpu *of = engine_backend(m->g)->gpu;
+    if (!of || !engine_backend(m->g)->device->record)
+        return err_set(e, ST_UNSUPPORTED, "blocks write down when they ran in steps that a GPU has recorded alone");
+    model_forget_steps(engine_model(m->g));
+    return gpu_stamp(of, on ? STAMPED_BLOCKS : 0, on ? STAMPED_LAUNCHES : 0, e);
+}
+
+status step_timer_stamps(step_timer *m, gpu_stamped_fn fn, void *ud, i64 *missed, err *e) {
+    return gpu_stamps(engine_backend(m->g)->gpu, fn, ud, missed, e);
 }
 
 bool step_timer_divides(const step_timer *m, i64 n) {

@@ -35,6 +35,14 @@ status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *second
 /* Do ranks divide the rows of a step of n between layers (kernels/fused.h, kept_rows)? */
 bool step_timer_divides(const step_timer *m, i64 n);
 
+/* From here on kernels of recorded steps write down when their blocks ran, of the first rank (device/gpu.h, gpu_stamp);
+ * `on` false: not any more. Steps are recorded anew. ST_UNSUPPORTED: there is no GPU, or no step is recorded. */
+status step_timer_stamp(step_timer *m, bool on, err *e);
+/* Shows fn the launches of the step that was recorded last, as it ran last, and how many there was no room for. */
+struct gpu_stamped;
+status step_timer_stamps(step_timer *m, void (*fn)(void *ud, const struct gpu_stamped *s), void *ud, i64 *missed,
+                         err *e);
+
 typedef struct {
     i64 layers; /* with experts; 0: there are none, and nothing else is told */
     i64 experts, least, most;

@@ -4,6 +4,7 @@
  * run beside each other on the cores (blocks.cc). */
 #include "blocks.h"
 extern "C" {
+#include "device/block_times.h"
 #include "device/cuda_symbols.h"
 }
 #include <atomic>
@@ -91,6 +92,7 @@ struct launch {
     int cluster;
     CUfunction f; /* NULL: `call`, of another library */
     std::vector<char> args;
+    block_times *times = nullptr; /* of its blocks, if it is asked for them */
     std::function<void()> call = {};
 };
 struct CUgraph_st {
@@ -118,7 +120,14 @@ void (*emu_launched)(const void *kernel, const unsigned *grid, int cluster, cons
 
 static std::atomic<int> running[GPUS_MOST]; /* kernels of each device */
 
-static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args, bool recorded = false) {
+static unsigned long long now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
+}
+
+static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args, block_times *times,
+                           bool recorded = false) {
     const int device = f->of ? f->of->device : 0;
     running[device]++;
     if (emu_launched) emu_launched((const void *)f->kernel, c->grid, n, f->of, recorded);
@@ -134,7 +143,10 @@ static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const v
             m->shared_bytes = c->shared_bytes;
             m->threads = (int)c->block[0];
         }
+        const unsigned long long begin = now_ns();
         run_blocks(n, {(unsigned)(b % gx), (unsigned)(b / gx % gy), (unsigned)(b / gx / gy)}, {gx, gy, c->grid[2]});
+        for (int i = 0; times && i < n; i++)
+            times[b + i] = {begin, now_ns(), (unsigned)omp_get_thread_num() % PROCESSORS, 0, {}};
     }
     running[device]--;
     return 0;
@@ -145,7 +157,7 @@ extern "C" unsigned emu_launch(void (*kernel)(const void *), unsigned threads, u
     CUfunc_st f = {nullptr, kernel, 0};
     const CUlaunchConfig one = {{1, 1, 1}, {threads, 1, 1}, shared, nullptr, nullptr, 0};
     if (threads > THREADS || shared > SHARED) return CUDA_ERROR_INVALID_VALUE;
-    return launch_now(&one, 1, &f, args);
+    return launch_now(&one, 1, &f, args, nullptr);
 }
 
 extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
@@ -157,6 +169,7 @@ extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void
     CUstream s = c->stream;
     if (!current || s->of != current || f->of != current) return CUDA_ERROR_INVALID_HANDLE;
     if (points_elsewhere(current, parameters[0], f->size)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    block_times *const times = *(block_times **)parameters[1];
     unsigned n = 1;
     for (unsigned i = 0; i < c->n_attributes; i++)
         if (c->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
@@ -164,17 +177,17 @@ extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void
     if (n < 1 || n > CLUSTER || gx % n) return 1;
     if (s->capturing) {
         const char *args = (const char *)parameters[0];
-        s->capturing->all.push_back({*c, (int)n, f, std::vector<char>(args, args + f->size)});
+        s->capturing->all.push_back({*c, (int)n, f, std::vector<char>(args, args + f->size), times});
         return 0;
     }
-    return launch_now(c, (int)n, f, parameters[0]);
+    return launch_now(c, (int)n, f, parameters[0], times);
 }
 
 /* For fake_nccl.cc: queues a call of its own. */
 extern "C" CUresult emu_queue(CUstream s, std::function<void()> *call) {
     if (!s || !current || s->of != current) return CUDA_ERROR_INVALID_HANDLE;
     if (s->capturing)
-        s->capturing->all.push_back({{}, 1, nullptr, {}, *call});
+        s->capturing->all.push_back({{}, 1, nullptr, {}, nullptr, *call});
     else
         (*call)();
     return 0;
@@ -338,7 +351,7 @@ CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
     for (launch &l : ((CUgraph)x)->all)
         if (!l.f)
             l.call();
-        else if (launch_now(&l.how, l.cluster, l.f, l.args.data(), true))
+        else if (launch_now(&l.how, l.cluster, l.f, l.args.data(), l.times, true))
             return 1;
     return 0;
 }

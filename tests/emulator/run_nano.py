@@ -269,6 +269,18 @@ expect(
     and ["feed-forward, experts 64 x 64 x 256", "k_ffn_fused_1"] in [t[:2] for t in told],
     times.stdout + times.stderr,
 )
+blocks = re.findall(r"by what blocks write down: (\d+) launches", times.stdout)
+behind = re.findall(r"    (begin|end) +(-?[0-9.]+) \( *(-?[0-9.]+) \.\. *(-?[0-9.]+)\)", times.stdout)
+expect(
+    "and the blocks of the recorded step, all but its draw",
+    blocks == [str(int(launches[1]) - 3)]
+    and len(behind) > 8
+    and all(float(first) <= float(mean) <= float(last) for _, mean, first, last in behind)
+    and all(float(first) >= 0 for name, _, first, _ in behind if name == "begin")  # the emulator overlaps nothing
+    and times.stdout.count(": feed-forward, experts 64 x 64 x 256") == 2  # of the launches, of the blocks
+    and "The same layer by multiprocessor" in picture.read_text(),
+    times.stdout,
+)
 pair = subprocess.run(
     [MOONLET, *steps, "--no-table", "--tp", "2", "--timeline", str(picture)],
     capture_output=True,

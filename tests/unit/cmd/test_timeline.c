@@ -1,6 +1,9 @@
 /* Timelines (cmd/profile/timeline.h): what launches add, whose they are, which of them make a layer; the picture. */
 #include "unit.h"
 
+#include "cmd/profile/blocks.c"
+#include "cmd/profile/blocks_chart.c"
+#include "cmd/profile/chart.c"
 #include "cmd/profile/timeline.c"
 #include "cmd/profile/timeline_chart.c"
 
@@ -113,7 +116,7 @@ static void a_picture_has_every_launch(void **state) {
     assert_true(timeline_name(&t, of, 3, "library"));
     FILE *f = tmpfile();
     assert_non_null(f);
-    assert_int_equal(timeline_chart(f, &t, 1, "a chip", 1e12, &e), ST_OK);
+    assert_int_equal(timeline_chart(f, &t, &(block_timeline){0}, 1, "a chip", 1e12, &e), ST_OK);
     rewind(f);
     text[fread(text, 1, sizeof text - 1, f)] = 0;
     fclose(f);
@@ -126,7 +129,7 @@ static void a_picture_has_every_launch(void **state) {
     timeline_free(&t);
     if (!(f = fopen("/dev/full", "w"))) return;
     t = made(seen, 3);
-    assert_int_equal(timeline_chart(f, &t, 1, "a chip", 0, &e), ST_IO);
+    assert_int_equal(timeline_chart(f, &t, &(block_timeline){0}, 1, "a chip", 0, &e), ST_IO);
     assert_non_null(strstr(e.text, "No space left"));
     fclose(f);
     timeline_free(&t);

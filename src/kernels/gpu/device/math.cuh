@@ -5,14 +5,62 @@
  * atomically. */
 #ifndef KERNELS_GPU_DEVICE_MATH_CUH
 #define KERNELS_GPU_DEVICE_MATH_CUH
+#include "device/block_times.h"
 #include "kernels/gpu/params.h"
 
 #ifndef EMULATED /* else the tests' emulation */
 /* A kernel `k_name` of one struct `a`. It begins while the kernel before it in the stream still runs (programmatic
  * dependent launch), and waits for its end first. KERNEL_PDL does not: it may read weights, and calls
- * pdl_wait() (sm90.cuh) before it reads or writes anything else. */
+ * pdl_wait() (sm90.cuh) before it reads or writes anything else.
+ *
+ * times: NULL, or where the blocks of this launch write down when they ran (gpu_stamp() in device/gpu.h). That is in a
+ * build of its own (make TIMES=1), whose kernels may spill registers: two branches a kernel alone would make a step of
+ * one sequence 1 to 3 % longer. */
+#ifdef BLOCK_TIMES
+static __device__ inline gpu_u64 gpu_clock_ns() {
+    gpu_u64 t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+}
+/* This block's; found again where it is wanted, so that it takes no register meanwhile. */
+static __device__ inline block_times *times_of_block(block_times *times) {
+    gpu_u32 x, y, z;
+    asm volatile("mov.u32 %0, %%ctaid.x;\nmov.u32 %1, %%ctaid.y;\nmov.u32 %2, %%ctaid.z;" : "=r"(x), "=r"(y), "=r"(z));
+    return times + (((gpu_u64)z * gridDim.y + y) * gridDim.x + x);
+}
+static __device__ inline void block_begins(block_times *times) {
+    if (!times || threadIdx.x) return;
+    block_times *t = times_of_block(times);
+    t->begin = gpu_clock_ns();
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(t->processor));
+}
+/* By every warp. The time only grows, so that nothing needs to be cleared between launches. */
+static __device__ inline void block_ends(block_times *times) {
+    gpu_u32 lane;
+    if (!times) return;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    if (lane == 0) atomicMax(&times_of_block(times)->end, gpu_clock_ns());
+}
+/* A thread is at a point of the kernel (block_marks.h). */
+static __device__ inline void block_mark(block_times *times, int mark, int thread = 0) {
+    if (times && (int)threadIdx.x == thread) times_of_block(times)->mark[mark] = (gpu_u32)gpu_clock_ns();
+}
+#define KERNEL_PDL(name, type, threads, min_blocks)                                                                    \
+    static __device__ void name##_timed(const type &a, block_times *times);                                            \
+    extern "C" __global__ void __launch_bounds__(threads, min_blocks)                                                  \
+        k_##name(const __grid_constant__ type a, block_times *const times) {                                           \
+        block_begins(times);                                                                                           \
+        name##_timed(a, times);                                                                                        \
+        block_ends(times);                                                                                             \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_timed(const type &a, block_times *times)
+#else
+static constexpr block_times *times = nullptr;
+static __device__ inline void block_mark(block_times *, int, int = 0) {}
 #define KERNEL_PDL(name, type, threads, min_blocks)                                                                    \
     extern "C" __global__ void __launch_bounds__(threads, min_blocks) k_##name(const __grid_constant__ type a)
+#endif
+/* The same for a kernel that begins with the wait. */
 #define KERNEL_OF(name, type, threads, min_blocks)                                                                     \
     static __device__ void name##_body(const type &a);                                                                 \
     KERNEL_PDL(name, type, threads, min_blocks) {                                                                      \

@@ -19,6 +19,7 @@
 #include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/gate_fused.cuh"
+#include "kernels/gpu/block_marks.h"
 
 enum {
     HALF = 64,    /* rows of a warpgroup, columns of a unit */
@@ -315,7 +316,7 @@ static __device__ inline void skinny_put_after(const gpu_skinny_args &a, int til
  * both warpgroups have the same rows and half of the columns each: they add theirs first. */
 template <int TOKENS, bool AFTER>
 static __device__ inline void put_together(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand,
-                                           const float *scales, float *free, skinny_after after) {
+                                           const float *scales, float *free, skinny_after after, block_times *times) {
     enum {
         ROWS = HALF,
         THREADS = 128 /* that hold different rows */,
@@ -343,6 +344,7 @@ static __device__ inline void put_together(const gpu_skinny_args &a, int tile, c
         cluster_sync();
     else
         skinny_all_multipliers();
+    block_mark(times, SKINNY_MET);
 #pragma unroll 1
     for (int i = first; i < count; i += a.cluster * GPU_THREADS) {
         int q = i / rows, thread = i % rows, lane = thread % 32;
@@ -376,13 +378,14 @@ static __device__ inline void put_together(const gpu_skinny_args &a, int tile, c
 
 template <int TOKENS, int ROWS, int STAGES, int STAGE, bool AFTER>
 static __device__ inline void skinny_multiply_units(const gpu_skinny_args &a, int from, int to, skinny_state *state,
-                                                    unsigned char *ring, float4 *hand) {
+                                                    unsigned char *ring, float4 *hand, block_times *times) {
     enum { STEPS = ROWS == HALF ? 2 : 4 };
     float sums[TOKENS / 2];
     int half = threadIdx.x / 128;
     pipeline p = pipeline_begin(state->full, state->empty);
     bool lane0 = threadIdx.x % 32 == 0;
     pdl_wait();
+    block_mark(times, SKINNY_WAITED);
     bool deferred = !AFTER && a.deferred.squares;
     skinny_after after = {};
     if (AFTER &&
@@ -402,6 +405,7 @@ static __device__ inline void skinny_multiply_units(const gpu_skinny_args &a, in
             gpu_u64 w = wgmma_desc(ROWS == HALF ? stage : stage + half * HALF * 128) + (ROWS == HALF ? half * 4 : 0);
             gpu_u64 x = wgmma_desc(stage + ROWS * 128) + (ROWS == HALF ? half * 4 : 0);
             consumer_wait(p);
+            if (unit == from && u == 0) block_mark(times, SKINNY_FIRST);
             fence_async();
             wgmma_begin();
 #pragma unroll
@@ -414,11 +418,12 @@ static __device__ inline void skinny_multiply_units(const gpu_skinny_args &a, in
         }
         wgmma_wait<0>();
         if (lane0) consumer_release(before);
+        block_mark(times, SKINNY_PRODUCTS);
         unit += count;
         if (deferred) scales_there();
         deferred = false;
         if constexpr (ROWS == HALF)
-            put_together<TOKENS, AFTER>(a, tile, sums, hand, skinny_scales_of(state), (float *)ring, after);
+            put_together<TOKENS, AFTER>(a, tile, sums, hand, skinny_scales_of(state), (float *)ring, after, times);
         else if (count == a.units || share_tile<TOKENS>(a, tile, sums, state->flag))
             put_tile<TOKENS>(a, tile, sums, hand, skinny_scales_of(state));
         if (ROWS > HALF || a.cluster == 1) skinny_all_multipliers();
@@ -428,7 +433,7 @@ static __device__ inline void skinny_multiply_units(const gpu_skinny_args &a, in
 /* Grid: blocks that share all units, or a cluster a tile, whose blocks share its units. Shared memory: the ring,
  * skinny_state, the tile's sums on their way to y [TOKENS / 8][GPU_THREADS] float4. */
 template <int TOKENS, int ROWS, int STAGES, bool AFTER = false>
-static __device__ inline void skinny(const gpu_skinny_args &a, unsigned char *memory) {
+static __device__ inline void skinny(const gpu_skinny_args &a, unsigned char *memory, block_times *times) {
     enum { STAGE = (ROWS + TOKENS) * 128 };
     skinny_state *state = (skinny_state *)(memory + STAGES * STAGE);
     float4 *hand = (float4 *)(memory + STAGES * STAGE + SKINNY_STATE);
@@ -450,7 +455,7 @@ static __device__ inline void skinny(const gpu_skinny_args &a, unsigned char *me
         }
         cp_async_wait<0>();
     } else
-        skinny_multiply_units<TOKENS, ROWS, STAGES, STAGE, AFTER>(a, from, to, state, memory, hand);
+        skinny_multiply_units<TOKENS, ROWS, STAGES, STAGE, AFTER>(a, from, to, state, memory, hand, times);
     if (ROWS == HALF && a.cluster > 1) {
         if (threadIdx.x >= GPU_THREADS) cluster_sync(); /* the sums are there: see put_tile */
         cluster_sync();                                 /* and read */
@@ -460,7 +465,7 @@ static __device__ inline void skinny(const gpu_skinny_args &a, unsigned char *me
 #define SKINNY(name, tokens, rows)                                                                                     \
     KERNEL_PDL(name##_##tokens, gpu_skinny_args, SKINNY_THREADS, tokens > 32 && rows > 64 ? 1 : 2) {                   \
         SHARED_TILES(memory);                                                                                          \
-        skinny<tokens, rows, SKINNY_STAGES(tokens, rows)>(a, memory);                                                  \
+        skinny<tokens, rows, SKINNY_STAGES(tokens, rows)>(a, memory, times);                                           \
     }
 SKINNY(skinny_streamk, 8, 128)
 SKINNY(skinny_streamk, 16, 128)
@@ -474,7 +479,7 @@ SKINNY(skinny_cluster, 64, 64)
 #define RESIDUAL(tokens)                                                                                               \
     KERNEL_PDL(skinny_residual_##tokens, gpu_skinny_args, SKINNY_THREADS, 2) {                                         \
         SHARED_TILES(memory);                                                                                          \
-        skinny<tokens, 64, SKINNY_STAGES(tokens, 64), true>(a, memory);                                                \
+        skinny<tokens, 64, SKINNY_STAGES(tokens, 64), true>(a, memory, times);                                         \
     }
 RESIDUAL(8)
 RESIDUAL(16)
@@ -486,7 +491,7 @@ RESIDUAL(64)
         SHARED_TILES(memory);                                                                                          \
         gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                                       \
         if (behind < 0) {                                                                                              \
-            skinny<tokens, 64, SKINNY_STAGES(tokens, 64)>(a.product, memory);                                          \
+            skinny<tokens, 64, SKINNY_STAGES(tokens, 64)>(a.product, memory, times);                                   \
             return;                                                                                                    \
         }                                                                                                              \
         gate_beside<SKINNY_THREADS, SKINNY_DIGITS>(a.gate, a.digits, (int)behind, memory);                             \

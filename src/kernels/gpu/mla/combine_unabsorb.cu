@@ -10,6 +10,7 @@
  *
  * Bytes: the pieces' sums once, 2 KiB a head and piece, out of the second-level cache, and 128 KiB of weights a
  * head. */
+#include "kernels/gpu/block_marks.h"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 
@@ -206,7 +207,7 @@ static __device__ inline void join_few(const gpu_combine_unabsorb_args &c, value
 /* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; sums
  * [TOKENS][PITCH]. Grid: heads * BLOCKS. */
 template <int TOKENS, bool GROUPED>
-static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigned char *memory) {
+static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigned char *memory, block_times *times) {
     unsigned char *x = memory + WEIGHTS;
     values_state<GROUPED> *s = (values_state<GROUPED> *)(x + TOKENS * 128);
     float *sums = (float *)((unsigned char *)s + VALUES_STATE(GROUPED));
@@ -219,6 +220,7 @@ static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigne
     load_pieces(a, s, (int)h);
     pdl_wait();
     __syncthreads();
+    block_mark(times, VALUES_WAITED);
     if constexpr (TOKENS >= 32) {
         piece_weights<GROUPED>(a, s, (int)h);
         join_latents<GROUPED, TOKENS / SLOTS, 256 / TOKENS>(a, s, (int)h, rank, x);
@@ -230,6 +232,7 @@ static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigne
     cp_async_wait<0>();
     fence_async();
     __syncthreads();
+    block_mark(times, VALUES_JOINED);
     float d[TOKENS / 2];
     wgmma_begin();
 #pragma unroll
@@ -243,6 +246,7 @@ static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigne
         if (token < a.tokens) sums[token * PITCH + row] = d[i];
     }
     cluster_sync();
+    block_mark(times, VALUES_MET);
     enum { EACH = DIM / 4 / BLOCKS };
     for (int i = thread; i < a.tokens * EACH; i += GPU_THREADS) {
         int token = i / EACH, at = (rank * EACH + i % EACH) * 4;
@@ -254,13 +258,14 @@ static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigne
         *(uint2 *)(a.out + ((gpu_i64)token * (GROUPED ? a.decode.group_heads : a.decode.heads) + h) * DIM +
                    at) = {pair_bf16(sum.x, sum.y), pair_bf16(sum.z, sum.w)};
     }
+    block_mark(times, VALUES_STORED);
     cluster_sync(); /* the others have read the sums */
 }
 
 #define VALUES(name, tokens, grouped)                                                                                  \
     KERNEL_PDL(name##_##tokens, gpu_combine_unabsorb_args, GPU_THREADS, 2) {                                           \
         SHARED_TILES(memory);                                                                                          \
-        values<tokens, grouped>(a, memory);                                                                            \
+        values<tokens, grouped>(a, memory, times);                                                                     \
     }
 VALUES(combine_unabsorb, 8, false)
 VALUES(combine_unabsorb, 16, false)

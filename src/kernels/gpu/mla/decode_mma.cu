@@ -16,6 +16,7 @@
  *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16 here.
  * FP8 becomes IEEE halves in registers, one instruction for two values, and the products are those of halves.
  * Up to seven tokens past kv_len are read, whatever they are; their rows are zeros then. */
+#include "kernels/gpu/block_marks.h"
 #include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
@@ -192,7 +193,8 @@ template <int FP8> static __device__ inline void decode_mma_mma(float c[4], cons
 
 /* NH: groups of 8 heads. */
 template <int NH, int KV>
-static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const decode_mma_memory &m) {
+static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const decode_mma_memory &m,
+                                                 block_times *times) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4,
         k = 0;
     enum {
@@ -220,6 +222,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
         if (lane == 0) m.walks[warp] = w;
     }
     pdl_wait();
+    block_mark(times, DECODE_WAITED);
     lse_of_none(a, head0, min64(a.heads - head0, NH * 8), threadIdx.x);
     for (;;) {
         __syncwarp();
@@ -260,6 +263,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
             }
         }
         if (HELD < ALL) named_barrier_sync(1, COMPUTE); /* the query is there */
+        block_mark(times, DECODE_QUERY);
         float o[4][NH][4], best[NH], sum[NH];
         int hidden[NH]; /* FP8: tokens at the end of this piece that the warp's head does not see; bf16: not kept */
 #pragma unroll
@@ -277,6 +281,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                 consumer_wait(at);
                 half[i] = m.ring + at.stage * STAGE;
             }
+            if (!k) block_mark(times, DECODE_FIRST);
             if (rows < GPU_PAGE) {
                 decode_mma_blank<NH, KV>(half[0], half[1], rows);
                 named_barrier_sync(1, COMPUTE);
@@ -389,6 +394,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                 for (int i = 0; i < 2; i++) consumer_release(pipeline_at(m.full, m.empty, STAGES, k + i));
         }
         w = m.walks[warp];
+        block_mark(times, DECODE_SUMS);
         gpu_i64 slot = walk_slot(a, w);
         bool whole = walk_whole(w);
 #pragma unroll
@@ -433,7 +439,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
 }
 
 /* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
-template <int NH, int KV> static __device__ inline void decode_mma_heads(const gpu_decode_args &a) {
+template <int NH, int KV> static __device__ inline void decode_mma_heads(const gpu_decode_args &a, block_times *times) {
     SHARED_TILES(memory);
     const decode_mma_memory m = decode_mma_layout<NH, KV>(memory);
     if (threadIdx.x == 0) {
@@ -445,12 +451,14 @@ template <int NH, int KV> static __device__ inline void decode_mma_heads(const g
     if (threadIdx.x >= COMPUTE)
         decode_mma_fetch<NH, KV>(a, m);
     else
-        decode_mma_compute<NH, KV>(a, m);
+        decode_mma_compute<NH, KV>(a, m, times);
 }
-KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, KV_BF16>(a); }
-KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, KV_BF16>(a); }
-KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, KV_FP8>(a); }
+KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, KV_BF16>(a, times); }
+KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, KV_BF16>(a, times); }
+KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, KV_FP8>(a, times); }
 KERNEL_PDL(mla_decode_mma8_fp8_rows, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) {
-    decode_mma_heads<1, KV_FP8_ROWS>(a);
+    decode_mma_heads<1, KV_FP8_ROWS>(a, times);
 }
-KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<2, KV_FP8_ROWS>(a); }
+KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) {
+    decode_mma_heads<2, KV_FP8_ROWS>(a, times);
+}

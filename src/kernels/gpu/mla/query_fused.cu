@@ -10,6 +10,7 @@
  * came at the start too. One more cluster writes the KV rows.
  *
  * Bytes: 2 * heads * (192 q_lora + 128 * 512), once: 5.8 MB of a rank of TP8 of Kimi-K2.5. */
+#include "kernels/gpu/block_marks.h"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/rows/rows.cuh"
 
@@ -149,7 +150,8 @@ static __device__ inline void multiply_units(float *d, const unsigned char *rows
 
 /* Shared memory: q_b [units][192][64], kv_b [128][64], x [units][TOKENS][64], q [2][8 or 64][64], all bf16 in the
  * 128-byte swizzle; sums [TOKENS][SUMS]; squares [TOKENS], and [TOKENS][QUERY_UNITS]. */
-template <int TOKENS> static __device__ inline void query(const gpu_query_fused_args &a, unsigned char *memory) {
+template <int TOKENS>
+static __device__ inline void query(const gpu_query_fused_args &a, unsigned char *memory, block_times *times) {
     enum { HALF = TOKENS > 8 ? 8192 : 1024 };
     int head = blockIdx.x / BLOCKS, rank = cluster_rank(), thread = threadIdx.x, lane = thread % 32;
     if (head == a.heads) {
@@ -166,6 +168,7 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_fused_
     cp_async_wait<0>();
     fence_async();
     __syncthreads();
+    block_mark(times, QUERY_LATENTS);
     float d[TOKENS / 2], o[MINE / 2];
     if (thread < a.n) {
         float all = 0;
@@ -183,7 +186,9 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_fused_
         int token = i / 4 * 8 + lane % 4 * 2 + i % 2, row = thread / 32 * 16 + lane / 4 + i % 4 / 2 * 8;
         if (token < a.n) sums[token * SUMS + row] = d[i];
     }
+    block_mark(times, QUERY_PRODUCTS);
     cluster_sync();
+    block_mark(times, QUERY_MET);
     if constexpr (TOKENS > 8) {
         hand_out_query(a, head, rank, sums, squares, q, HALF);
         cluster_sync();
@@ -191,6 +196,7 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_fused_
         spread_query(a, head, rank, sums, squares, q, HALF);
     fence_async();
     __syncthreads();
+    block_mark(times, QUERY_WHOLE);
     if (thread < 128) {
         wgmma_begin();
 #pragma unroll
@@ -210,22 +216,23 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_fused_
                                  lane % 4 * 2) = two;
             }
     }
+    block_mark(times, QUERY_ABSORBED);
     cluster_sync(); /* the others have read the sums */
 }
 
 KERNEL_PDL(query_fused_8, gpu_query_fused_args, QUERY_THREADS, 2) {
     SHARED_TILES(memory);
-    query<8>(a, memory);
+    query<8>(a, memory, times);
 }
 KERNEL_PDL(query_fused_16, gpu_query_fused_args, QUERY_THREADS, 1) {
     SHARED_TILES(memory);
-    query<16>(a, memory);
+    query<16>(a, memory, times);
 }
 KERNEL_PDL(query_fused_32, gpu_query_fused_args, QUERY_THREADS, 1) {
     SHARED_TILES(memory);
-    query<32>(a, memory);
+    query<32>(a, memory, times);
 }
 KERNEL_PDL(query_fused_64, gpu_query_fused_args, QUERY_THREADS, 1) {
     SHARED_TILES(memory);
-    query<64>(a, memory);
+    query<64>(a, memory, times);
 }

@@ -15,6 +15,7 @@
  * Bytes: beside those of decode_int4_one, 2 hidden (experts + 3 shared inter): 16.5 MB of a TP8 rank of Kimi-K2.5,
  * 3.8 us at 4.35 TB/s. */
 #include "kernels/gpu/moe/decode_fused.cuh"
+#include "kernels/gpu/block_marks.h"
 #include "kernels/gpu/rows/gate.cuh"
 
 enum {
@@ -60,12 +61,15 @@ static __device__ inline void ask_for_shared_down(const gpu_ffn_fused_args &f) {
 }
 
 /* The block's rows times x, ROWS at a time, and the words for the others; column 2 t of a product is token t. */
-static __device__ inline void first_products(const gpu_ffn_fused_args &f, const decode_fused_block &b) {
+static __device__ inline void first_products(const gpu_ffn_fused_args &f, const decode_fused_block &b,
+                                             block_times *times) {
     const gpu_decode_fused_args &a = f.fused;
     ffn_fused_part part = ffn_part_of(f);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stride = x_stride(a), token = lane % 8 / 2;
     const gpu_u8 *x = b.digits + (token < a.n ? token : 0) * stride + lane / 8 * 16;
+    block_mark(times, FFN_X_READ);
     mbarrier_wait(&b.s->first, 0);
+    block_mark(times, FFN_ROWS);
     for (int i = 0; i * ROWS < part.rows; i++) {
         int left = part.rows - i * ROWS;
         const gpu_u8 *w = b.ring + (i * ROWS + (lane % 8 < left ? lane % 8 : 0)) * stride + lane / 8 * 16;
@@ -101,6 +105,7 @@ static __device__ inline void first_products(const gpu_ffn_fused_args &f, const 
                 fused_word_of(quick_silu(sum) * up);
     }
     if (!part.rows) named_barrier_sync(4, MULTIPLIERS + 32);
+    block_mark(times, FFN_PRODUCTS);
     named_barrier_arrive(3, FFN_FUSED_THREADS); /* the ring is free, and the others may have come as far */
 }
 
@@ -183,7 +188,8 @@ static __device__ inline void plan_one(const gpu_decode_fused_args &a, decode_fu
 }
 
 template <int TOKENS>
-static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const decode_fused_block &b) {
+static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const decode_fused_block &b,
+                                              block_times *times) {
     const gpu_decode_fused_args &a = f.fused;
     int t = threadIdx.x / 32 - COPIER;
     pipeline p = ring_begin(b);
@@ -208,27 +214,30 @@ static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const
     }
     named_barrier_sync(5, GATE_WARPS * 32);
     if (t) return;
+    block_mark(times, FFN_CHOSEN, COPIER * 32);
     if (TOKENS == 1)
         plan_one(a, b.s);
     else
         plan_pairs(a, b.s, b.s->id, b.s->pair_weight);
     named_barrier_arrive(2, MULTIPLIERS + 32);
+    block_mark(times, FFN_PLANNED, COPIER * 32);
     fused_copy_up(a, b, first, &p);
     fused_copy_down<true>(a, b, &p);
     leave_call(a, turn);
 }
 
-template <int TOKENS> static __device__ inline void ffn_fused_one(const gpu_ffn_fused_args &a, gpu_u8 *memory) {
+template <int TOKENS>
+static __device__ inline void ffn_fused_one(const gpu_ffn_fused_args &a, gpu_u8 *memory, block_times *times) {
     const gpu_decode_fused_args &f = a.fused;
     decode_fused_block b = fused_block_of(f, memory);
     pipeline p = ring_begin(b);
     open_ring(f, b);
     if (threadIdx.x / 32 >= COPIER) {
-        gate_and_copies<TOKENS>(a, b);
+        gate_and_copies<TOKENS>(a, b, times);
         return;
     }
     pdl_wait();
-    digits_of_x<TOKENS, true>(f, b, [&] { first_products(a, b); });
+    digits_of_x<TOKENS, true>(f, b, [&] { first_products(a, b, times); });
     int turn = b.s->turn;
     gpu_u32 *words = a.words + turn * FFN_FUSED_WORDS, *h = f.h + turn * DECODE_FUSED_H,
             *other = a.words + (1 - turn) * FFN_FUSED_WORDS;
@@ -236,11 +245,18 @@ template <int TOKENS> static __device__ inline void ffn_fused_one(const gpu_ffn_
     for (int i = blockIdx.x * MULTIPLIERS + threadIdx.x; i < FFN_FUSED_WORDS; i += gridDim.x * MULTIPLIERS)
         other[i] = 0;
     shared_h_as_bf16(f, b, words);
+    block_mark(times, FFN_DIGITS);
     named_barrier_sync(2, MULTIPLIERS + 32); /* digits and plan */
+    if (times) consumer_wait(p);
+    block_mark(times, FFN_UP_FIRST);
     fused_compute_up(f, b, h, &p);
+    block_mark(times, FFN_UP_DONE);
     multipliers_sync(); /* digits of h come where those of x were */
     fused_digits_of_h(f, b, h);
     multipliers_sync();
+    block_mark(times, FFN_H);
+    if (times) consumer_wait(p);
+    block_mark(times, FFN_DOWN_FIRST);
     fused_compute_down<true>(f, b, &p);
 }
 
@@ -249,7 +265,7 @@ template <int TOKENS> static __device__ inline void ffn_fused_one(const gpu_ffn_
 #define FFN_FUSED(tokens)                                                                                              \
     KERNEL_PDL(ffn_fused_##tokens, gpu_ffn_fused_args, FFN_FUSED_THREADS, 1) {                                         \
         SHARED_TILES(memory);                                                                                          \
-        ffn_fused_one<tokens>(a, memory);                                                                              \
+        ffn_fused_one<tokens>(a, memory, times);                                                                       \
     }
 FFN_FUSED(1)
 FFN_FUSED(2)
