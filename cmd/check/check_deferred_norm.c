@@ -71,6 +71,33 @@ static void deferred_compare(check *c, later_rows *r, i64 n, i64 dim, f64 more) 
     check_compare(c, "swiglu of its norm", y.h, DT_BF16, y.f, n, rows, rows, 2 * more * CHECK_BF16_BOUND);
 }
 
+/* The same of two products whose tiles are a block's alone (kernels/gpu/gemm/skinny_few.cu). */
+static void deferred_products(check *c, later_rows *r, i64 n, i64 dim) {
+    const bool large = check_on_gpu(c) && !check_emulated(c);
+    const i64 rows = large ? 2000 : 13, few = large ? 90 : 9;
+    check_weight w = check_matrix(c, WK_LINEAR, WF_BF16, rows, dim, 1.0f / sqrtf((f32)dim));
+    check_weight v = check_matrix(c, WK_LINEAR, WF_BF16, few, dim, 1.0f / sqrtf((f32)dim));
+    check_act y = check_output(c, n * rows), z = check_output(c, n * few);
+    f32 *z32 = check_alloc(c, (u64)(n * few) * 4);
+    linear_group_args a = {.of = {{.w = w.dev, .y = y.h, .y_stride = rows, .y_type = DT_BF16},
+                                  {.w = v.dev, .y = z32, .y_stride = few, .y_type = DT_F32}},
+                           .count = 2,
+                           .x = r->h.h,
+                           .n = n,
+                           .x_stride = dim,
+                           .deferred = &r->deferred},
+                      b = {.of = {{.w = w.ref, .y = y.f, .y_stride = rows, .y_type = DT_F32},
+                                  {.w = v.ref, .y = z.f, .y_stride = few, .y_type = DT_F32}},
+                           .count = 2,
+                           .x = r->h.f,
+                           .n = n,
+                           .x_stride = dim};
+    fused_linear_group(c->dev, &a);
+    fused_linear_group(c->ref, &b);
+    check_compare(c, "product of its norm", y.h, DT_BF16, y.f, n, rows, rows, 2 * CHECK_BF16_BOUND);
+    check_compare(c, "the same in float32", z32, DT_F32, z.f, n, few, few, TWICE * deferred_F32_BOUND); /* few values */
+}
+
 static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
     check_weight w = check_matrix(c, WK_LINEAR, f, dim, cols, 1.0f / sqrtf((f32)cols));
     check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, dim, 1.0f);
@@ -83,6 +110,7 @@ static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
                           .norm = deferred_norm_of(&r, norm.ref, false, n, dim)};
     fused_linear_norm(c->dev, &a);
     fused_linear_norm(c->ref, &b);
+    if (n <= 4) deferred_products(c, &r, n, dim); /* first: who cannot take such rows has them finished */
     deferred_compare(c, &r, n, dim, 1);
     check_case_end(c);
 }
@@ -190,8 +218,23 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
 void check_linear_norm(check *c) {
     static const struct {
         i64 n, cols, dim;
-    } s[] = {{1, 1024, 7168}, {3, 256, 512},   {8, 512, 320}, {13, 192, 1024}, {20, 2048, 136},
-             {40, 128, 640},  {64, 1024, 512}, {70, 64, 256}, {5, 48, 40},     {20, 64, 5632}};
+    } s[] = {{1, 1024, 7168},
+             {3, 256, 512},
+             {8, 512, 320},
+             {13, 192, 1024},
+             {20, 2048, 136},
+             {40, 128, 640},
+             {64, 1024, 512},
+             {70, 64, 256},
+             {5, 48, 40},
+             {20, 64, 5632},
+             /* a tile a block, of 16, 32 and 64 rows: of 132 multiprocessors, and of an emulated GPU's two */
+             {2, 256, 2048},
+             {4, 512, 4200},
+             {3, 64, 8320},
+             {2, 256, 32},
+             {4, 128, 48},
+             {3, 64, 104}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
             if (f == WF_BF16 || s[i].cols % 64 == 0) linear_case(c, s[i].n, s[i].cols, s[i].dim, (weight_format)f);

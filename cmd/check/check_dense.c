@@ -70,16 +70,43 @@ static void bf16_against_stored(check *c) {
 void check_linear(check *c) {
     static const struct {
         i64 n, rows, cols, pad;
-    } s[] = {{1, 576, 7168, 0},   {3, 40, 1536, 8},   {5, 17, 96, 3},     {17, 33, 160, 0},   {33, 64, 64, 1},
-             {64, 16, 512, 0},    {97, 130, 288, 5},  {2, 7, 33, 1},      {1, 1, 5, 0},       {70, 300, 2048, 0},
-             {4, 1536, 14336, 0}, {8, 192, 4096, 0},  {16, 72, 1048, 8},  {40, 136, 768, 0},  {64, 320, 256, 0},
-             {1, 2000, 48, 0},    {64, 7168, 64, 8},  {50, 2100, 512, 8}, {33, 17000, 64, 8}, {1, 1152, 588, 4},
-             {64, 1152, 588, 4},  {300, 144, 588, 4}, {1000, 40, 588, 4}, {300, 144, 536, 0}, {130, 40, 4304, 0}};
+    } s[] = {{1, 576, 7168, 0},
+             {3, 40, 1536, 8},
+             {5, 17, 96, 3},
+             {17, 33, 160, 0},
+             {33, 64, 64, 1},
+             {64, 16, 512, 0},
+             {97, 130, 288, 5},
+             {2, 7, 33, 1},
+             {1, 1, 5, 0},
+             {70, 300, 2048, 0},
+             {4, 1536, 14336, 0},
+             /* a tile a block, of 16, 32 and 64 rows: of 132 multiprocessors, and of an emulated GPU's two */
+             {1, 2100, 512, 8},
+             {4, 4200, 384, 0},
+             {3, 8400, 192, 8},
+             {2, 24, 256, 0},
+             {4, 50, 128, 8},
+             {3, 120, 64, 0},
+             {8, 192, 4096, 0},
+             {16, 72, 1048, 8},
+             {40, 136, 768, 0},
+             {64, 320, 256, 0},
+             {1, 2000, 48, 0},
+             {64, 7168, 64, 8},
+             {50, 2100, 512, 8},
+             {33, 17000, 64, 8},
+             {1, 1152, 588, 4},
+             {64, 1152, 588, 4},
+             {300, 144, 588, 4},
+             {1000, 40, 588, 4},
+             {300, 144, 536, 0},
+             {130, 40, 4304, 0}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f <= WF_INT4_GROUP; f++)
             for (int wide = 0; wide < 2; wide++) {
                 i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad, ys = rows + s[i].pad;
-                if (i >= 11 && (f != WF_BF16 || (wide && i >= 16))) continue; /* for the kernels of bf16 weights */
+                if (i >= 11 && (f != WF_BF16 || (wide && i >= 22))) continue; /* for the kernels of bf16 weights */
                 if (!dense_fits((weight_format)f, cols)) continue;
                 check_weight w = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, 1.0f / sqrtf((f32)cols));
                 check_act x = check_input(c, n * xs, 1.0f), y = check_output(c, n * ys);
@@ -157,7 +184,9 @@ void check_linear_group(check *c) {
              {9, 96, {130, 7}, {0}, {0, 1}},
              {70, 160, {40, 64}, {1, 0}, {0}},
              {60, 768, {1500, 40}, {1, 0}, {0, 1}}, /* from here on for the kernels of bf16 weights */
-             {64, 1024, {70, 300}, {0, 1}, {1, 0}}};
+             {64, 1024, {70, 300}, {0, 1}, {1, 0}},
+             {3, 7168, {1536, 576}, {0}, {0, 1}}, /* Kimi's q_a and kv_a; alike for an emulated GPU of two */
+             {2, 512, {13, 9}, {0}, {1, 0}}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f <= WF_INT4_GROUP; f++) {
             i64 n = s[i].n, cols = s[i].cols, count = 0;

@@ -86,6 +86,12 @@
     X(skinny_streamk_16, "gemm/skinny_splitk")                                                                         \
     X(skinny_streamk_32, "gemm/skinny_splitk")                                                                         \
     X(skinny_streamk_64, "gemm/skinny_splitk")                                                                         \
+    X(skinny_few_16, "gemm/skinny_few")                                                                                \
+    X(skinny_few_32, "gemm/skinny_few")                                                                                \
+    X(skinny_few_64, "gemm/skinny_few")                                                                                \
+    X(skinny_few_residual_16, "gemm/skinny_few")                                                                       \
+    X(skinny_few_residual_32, "gemm/skinny_few")                                                                       \
+    X(skinny_few_residual_64, "gemm/skinny_few")                                                                       \
     X(skinny_cluster_8, "gemm/skinny_splitk")                                                                          \
     X(skinny_cluster_16, "gemm/skinny_splitk")                                                                         \
     X(skinny_cluster_32, "gemm/skinny_splitk")                                                                         \
@@ -362,6 +368,10 @@ static inline i64 gpu_gate_blocks(const gpu_skinny_gate_args *a, i64 threads, i6
 /* gemm.c: a product of few rows with the gate beside it, and x as digits if digits->x. False: not for
  * skinny_splitk.cu. */
 bool gpu_run_gate(const ops *o, const gpu_gate_args *gate, const gpu_digits_args *digits, const linear_args *l);
+/* skinny_few.c: products of up to 4 rows of x by tiles that nobody shares; false: others are better, or it cannot.
+ * *tiles: of the sums for rows finished later. */
+status gpu_skinny_few_init(gpu_backend *b, err *e);
+bool gpu_run_skinny_few(const gpu_backend *b, const gpu_skinny_args *k, i64 *tiles);
 /* skinny_tma.c: products of 17 to 64 rows of x, with the gate beside it or NULL; *parts: of the sums for rows finished
  * later. False: not for it. */
 status gpu_skinny_tma_init(gpu_backend *b, err *e);

@@ -16,12 +16,12 @@
     X(FFN_H, "all h as digits")                                                                                        \
     X(FFN_DOWN_FIRST, "down: first weights there")
 
-/* gemm/skinny_splitk.cu, the threads that multiply. */
+/* gemm/skinny_splitk.cu and skinny_few.cu, the threads that multiply. */
 #define SKINNY_MARKS(X)                                                                                                \
     X(SKINNY_WAITED, "end in front is known")                                                                          \
     X(SKINNY_FIRST, "first weights and rows there")                                                                    \
     X(SKINNY_PRODUCTS, "last product")                                                                                 \
-    X(SKINNY_MET, "cluster has met")
+    X(SKINNY_MET, "sums have met")
 
 /* mla/query_fused.cu */
 #define QUERY_MARKS(X)                                                                                                 \

@@ -173,6 +173,24 @@ typedef struct {
     gpu_after after; /* one part */
 } gpu_skinny_tma_args;
 
+/* skinny_few.cu: the same at up to 4 rows of x, a block a tile of 16, 32 or 64 rows of a weight, all its columns. */
+enum {
+    SKINNY_FEW_ROWS = 4,
+    SKINNY_FEW_THREADS = GPU_THREADS + 32,
+    SKINNY_FEW_STAGES = 12, /* of 8 KB, at most */
+    SKINNY_FEW_STATE = 5120 /* bytes of shared memory */
+};
+typedef struct {
+    gpu_tensor_map map[GPU_PARTS]; /* 64 columns, rows, blocks of 64 columns */
+    gpu_skinny_part part[GPU_PARTS];
+    const gpu_bf16 *x;
+    gpu_i64 n, cols, x_stride;
+    int boxes, stages;  /* of 8 KB: of a tile; of the ring */
+    int x_pitch, state; /* bytes from row to row of x in shared memory; where the state begins there */
+    gpu_deferred_norm deferred;
+    gpu_after after; /* one part */
+} gpu_skinny_few_args;
+
 typedef struct {
     gpu_bf16 *x;
     gpu_i64 dim, x_stride;

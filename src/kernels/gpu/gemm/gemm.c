@@ -79,6 +79,7 @@ status gpu_dense_init(gpu_backend *b, err *e) {
     if (st == ST_OK)
         st = device_pool_add(&b->pool, (void **)&b->skinny_count, COUNTS, sizeof(int), "sums of matrix products", e);
     if (st == ST_OK) st = gpu_skinny_tma_init(b, e);
+    if (st == ST_OK) st = gpu_skinny_few_init(b, e);
     if (st == ST_OK) st = gemm_open_library(b, e);
     return st;
 }
@@ -179,6 +180,9 @@ static bool run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
     const gpu_backend *b = gpu_of(o);
     if (b->seen) b->seen->skinny = "skinny_tma";
     if (is_skinny_tma(b, k->n) && heads == 1 && gpu_run_skinny_tma(b, k, NULL, NULL)) return true;
+    if (b->seen) b->seen->skinny = "skinny_few";
+    i64 tiles;
+    if (heads == 1 && gpu_run_skinny_few(b, k, &tiles)) return true;
     skinny_plan p = plan_skinny(b, k, heads);
     if (!scales_in_time(k, &p)) return false;
     if (b->seen) b->seen->skinny = p.kind == CLUSTER_SPLIT ? "skinny_cluster" : "skinny_streamk";
@@ -317,6 +321,13 @@ static bool run_linear_norm(const ops *o, const linear_norm_args *a) {
     i64 tiles;
     if (is_skinny_tma(b, l->n) && gpu_may_defer_norm(b, &a->norm, a->deferred, DEFERRED_PARTS, &k.after)) {
         if (gpu_run_skinny_tma(b, &k, NULL, &tiles)) {
+            *a->deferred = (deferred_norm){a->deferred->squares, tiles, a->norm.dim, a->norm.eps};
+            return true;
+        }
+        k.after = (gpu_after){.x = NULL};
+    }
+    if (l->n <= SKINNY_FEW_ROWS && gpu_may_defer_norm(b, &a->norm, a->deferred, DEFERRED_PARTS, &k.after)) {
+        if (gpu_run_skinny_few(b, &k, &tiles)) {
             *a->deferred = (deferred_norm){a->deferred->squares, tiles, a->norm.dim, a->norm.eps};
             return true;
         }
