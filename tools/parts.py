@@ -104,11 +104,23 @@ ALL = [
         name="CUDA compiler", run="sh -c 'case $(tools/find-nvcc) in -*) exec tools/setup --cuda;; esac'", skip_status=3
     ),
     dict(name="CUDA kernels", needs=["CUDA compiler"], run="make --no-print-directory cubins", count="kernels"),
-    dict(  # a few stand for all: those that name points, one that waits first, one that has no register left
+    dict(  # those that name points, one that waits first and has no register left, one whose warps trade registers
         name="kernels that write down their times",
         needs=["CUDA kernels"],
-        run="make --no-print-directory TIMES=1 build-times/gpu/moe/ffn_fused.cubin build-times/gpu/gemm/skinny_few.cubin "
-        "build-times/gpu/comm/all_reduce_parts.cubin",
+        run="make --no-print-directory TIMES=1 "
+        + " ".join(
+            f"build-times/gpu/{k}.cubin"
+            for k in (
+                "moe/ffn_fused",
+                "gemm/skinny_few",
+                "gemm/skinny_splitk",
+                "mla/query_fused",
+                "mla/decode_mma",
+                "mla/combine_unabsorb",
+                "comm/all_reduce_parts",
+                "gemm/invariant",
+            )
+        ),
     ),
     dict(
         name="program with them",

@@ -234,7 +234,10 @@ void check_linear_norm(check *c) {
              {3, 64, 8320},
              {2, 256, 32},
              {4, 128, 48},
-             {3, 64, 104}};
+             {3, 64, 104},
+             {4, 1024, 8320}, /* more than its ring holds */
+             {4, 1920, 48},
+             {3, 1088, 104}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
             if (f == WF_BF16 || s[i].cols % 64 == 0) linear_case(c, s[i].n, s[i].cols, s[i].dim, (weight_format)f);

@@ -82,12 +82,17 @@ void check_linear(check *c) {
              {70, 300, 2048, 0},
              {4, 1536, 14336, 0},
              /* a tile a block, of 16, 32 and 64 rows: of 132 multiprocessors, and of an emulated GPU's two */
-             {1, 2100, 512, 8},
+             {1, 2100, 4096, 8},
              {4, 4200, 384, 0},
              {3, 8400, 192, 8},
              {2, 24, 256, 0},
              {4, 50, 128, 8},
              {3, 120, 64, 0},
+             /* and more than their rings hold */
+             {4, 4200, 1792, 8},
+             {3, 8400, 896, 0},
+             {4, 50, 3840, 0},
+             {3, 120, 1920, 8},
              {8, 192, 4096, 0},
              {16, 72, 1048, 8},
              {40, 136, 768, 0},
@@ -106,7 +111,7 @@ void check_linear(check *c) {
         for (int f = 0; f <= WF_INT4_GROUP; f++)
             for (int wide = 0; wide < 2; wide++) {
                 i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad, ys = rows + s[i].pad;
-                if (i >= 11 && (f != WF_BF16 || (wide && i >= 22))) continue; /* for the kernels of bf16 weights */
+                if (i >= 11 && (f != WF_BF16 || (wide && i >= 26))) continue; /* for the kernels of bf16 weights */
                 if (!dense_fits((weight_format)f, cols)) continue;
                 check_weight w = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, 1.0f / sqrtf((f32)cols));
                 check_act x = check_input(c, n * xs, 1.0f), y = check_output(c, n * ys);

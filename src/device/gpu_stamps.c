@@ -4,7 +4,7 @@
 
 static void end_stamps(gpu *g) {
     gpu_stamps_state *s = &g->stamps;
-    g->dev.release(&g->dev, s->room);
+    if (s->room) g->dev.release(&g->dev, s->room); /* else the device may not be open yet */
     free(s->launches);
     *s = (gpu_stamps_state){0};
 }

@@ -36,7 +36,8 @@ status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *second
 bool step_timer_divides(const step_timer *m, i64 n);
 
 /* From here on kernels of recorded steps write down when their blocks ran, of the first rank (device/gpu.h, gpu_stamp);
- * `on` false: not any more. Steps are recorded anew. ST_UNSUPPORTED: there is no GPU, or no step is recorded. */
+ * `on` false: not any more. Steps are recorded anew. ST_UNSUPPORTED: there is no GPU, or its launches are timed one by
+ * one (engine_profile_start). */
 status step_timer_stamp(step_timer *m, bool on, err *e);
 /* Shows fn the launches of the step that was recorded last, as it ran last, and how many there was no room for. */
 struct gpu_stamped;

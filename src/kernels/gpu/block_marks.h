@@ -31,7 +31,7 @@
     X(QUERY_WHOLE, "query whole")                                                                                      \
     X(QUERY_ABSORBED, "absorbed, stored")
 
-/* mla/decode_mma.cu: of a block's last piece */
+/* mla/decode_mma.cu: of a block's last piece, but the first page is its first piece's */
 #define DECODE_MARKS(X)                                                                                                \
     X(DECODE_WAITED, "end in front is known")                                                                          \
     X(DECODE_QUERY, "query in registers")                                                                              \

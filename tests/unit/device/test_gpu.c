@@ -510,6 +510,57 @@ static void recordings(void **state) {
     gpu_close(r.g);
 }
 
+typedef struct {
+    i64 n, first;
+    char kernel[16];
+} stamped_seen;
+static void see_stamped(void *ud, const gpu_stamped *s) {
+    stamped_seen *seen = ud;
+    seen->n += s->n;
+    seen->first = s->first;
+    snprintf(seen->kernel, sizeof seen->kernel, "%s", s->kernel);
+    assert_int_equal(s->grid[0] * s->grid[1] * s->grid[2], s->n);
+    for (i64 i = 0; i < s->n; i++) assert_int_equal(s->blocks[i].begin, 0); /* these kernels write nothing */
+}
+
+/* Launches of the last recording have a place for their blocks' times, as far as there is room; others have none. */
+static void stamps_of_a_recording(void **state) {
+    (void)state;
+    recorded r = {.g = opened(0)};
+    device *d = gpu_device(r.g);
+    device_recording *first = NULL, *second = NULL;
+    stamped_seen seen = {0};
+    i64 missed = -1;
+    void *p;
+    err e;
+    assert_int_equal(gpu_find(r.g, &image, "scale", &r.k, &e), ST_OK);
+    assert_int_equal(d->alloc(d, &p, 16, "x", &e), ST_OK);
+    r.args = (fake_scale_args){(u64)(uintptr_t)p, 2, 3, 1};
+    assert_int_equal(gpu_stamp(r.g, (i64)1 << 40, 8, &e), ST_NOMEM);
+    assert_non_null(strstr(e.text, "the times of blocks"));
+    assert_int_equal(gpu_stamp(r.g, 1, 8, &e), ST_OK);
+    queue_two(&r); /* no recording */
+    assert_int_equal(gpu_stamps(r.g, see_stamped, &seen, &missed, &e), ST_OK);
+    assert_int_equal(seen.n, 0);
+    assert_int_equal(missed, 0);
+    assert_int_equal(d->record(d, queue_two, &r, &first, &e), ST_OK);
+    assert_int_equal(d->record(d, queue_two, &r, &second, &e), ST_OK);
+    d->replay(d, second);
+    assert_int_equal(gpu_stamps(r.g, see_stamped, &seen, &missed, &e), ST_OK);
+    assert_int_equal(seen.n, 1);
+    assert_int_equal(seen.first, 0);
+    assert_string_equal(seen.kernel, "scale");
+    assert_int_equal(missed, 1);
+    d->forget(d, first);
+    d->forget(d, second);
+    assert_int_equal(gpu_stamp(r.g, 0, 0, &e), ST_OK);
+    seen = (stamped_seen){0};
+    assert_int_equal(gpu_stamps(r.g, see_stamped, &seen, &missed, &e), ST_OK);
+    assert_int_equal(seen.n, 0);
+    d->release(d, p);
+    gpu_close(r.g);
+}
+
 static void queue_a_copy(void *ud) {
     device *d = gpu_device(((recorded *)ud)->g);
     d->write(d, (void *)(uintptr_t)((recorded *)ud)->args.x, "abc", 4);
@@ -697,6 +748,7 @@ int main(void) {
                                        TEST(a_refused_launch_is_reported),
                                        TEST(a_crash_is_reported),
                                        TEST(recordings),
+                                       TEST(stamps_of_a_recording),
                                        TEST(a_recording_that_fails),
                                        TEST(a_recording_without_room),
                                        TEST(another_thread),

@@ -233,10 +233,24 @@ static void shipped(void **state) {
     globfree(&found);
 }
 
+static void tiles_of_few_rows(void **state) {
+    (void)state;
+    static const struct {
+        i64 rows[2], processors, height;
+    } s[] = {{{1536, 576}, 132, 16}, /* Kimi's q_a and kv_a */
+             {{7168, 0}, 132, 64},   /* o */
+             {{4200, 0}, 132, 32},    {{2112, 0}, 66, 32},   {{2113, 0}, 132, 0}, {{1536, 0}, 132, 0},
+             {{896, 0}, 132, 0},      {{8448, 0}, 132, 64},  {{8449, 0}, 132, 0}, {{20480, 0}, 132, 0},
+             {{99 * 16, 0}, 132, 16}, {{98 * 16, 0}, 132, 0}};
+    for (size_t i = 0; i < COUNT_OF(s); i++)
+        assert_int_equal(gemm_few_rows(s[i].rows, s[i].rows[1] ? 2 : 1, s[i].processors), s[i].height);
+    assert_int_equal(gemm_tiles_of((const i64[]){1536, 570}, 2, 16), 132);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(built_in),        cmocka_unit_test(from_table),
-                                       cmocka_unit_test(other_library),   cmocka_unit_test(allowed),
-                                       cmocka_unit_test(columns_by_name), cmocka_unit_test(hostile),
-                                       cmocka_unit_test(written),         cmocka_unit_test(shipped)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(built_in), cmocka_unit_test(from_table),      cmocka_unit_test(other_library),
+        cmocka_unit_test(allowed),  cmocka_unit_test(columns_by_name), cmocka_unit_test(hostile),
+        cmocka_unit_test(written),  cmocka_unit_test(shipped),         cmocka_unit_test(tiles_of_few_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,3 +52,17 @@ gemm_choice gemm_choose(const gemm_call *c, const gemm_table *t, i64 library, ge
     *from = row ? GEMM_TUNED : gemm_is_foreign(t, c, library) ? GEMM_FOREIGN : GEMM_MISSED;
     return row ? row->choice : gemm_default(library);
 }
+
+i64 gemm_tiles_of(const i64 *rows, int parts, i64 height) {
+    i64 tiles = 0;
+    for (int i = 0; i < parts; i++) tiles += ceil_div(rows[i], height);
+    return tiles;
+}
+
+i64 gemm_few_rows(const i64 *rows, int parts, i64 processors) {
+    for (i64 height = 16; height <= 64; height *= 2) {
+        const i64 tiles = gemm_tiles_of(rows, parts, height);
+        if (tiles <= processors) return tiles * 4 >= processors * 3 ? height : 0;
+    }
+    return 0;
+}

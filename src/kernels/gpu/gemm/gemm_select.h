@@ -1,5 +1,6 @@
 /* kernels/gpu/gemm/gemm_select.h: how a matrix product of more than 64 rows in bf16 runs: a pure function of the
- * call, of the library that is there, and of a table of measured choices (gemm_tuned.h). */
+ * call, of the library that is there, and of a table of measured choices (gemm_tuned.h). And what skinny_few.cu, for up
+ * to four rows, is good for. */
 #ifndef KERNELS_GPU_GEMM_GEMM_SELECT_H
 #define KERNELS_GPU_GEMM_GEMM_SELECT_H
 #include "base/types.h"
@@ -55,5 +56,10 @@ struct gemm_table;
 typedef enum { GEMM_BUILT_IN, GEMM_TUNED, GEMM_MISSED, GEMM_FOREIGN } gemm_source;
 /* The choice for c; *from says where it is from: the table's row, or else what is built in. */
 gemm_choice gemm_choose(const gemm_call *c, const struct gemm_table *t, i64 library, gemm_source *from);
+
+/* Tiles that a block each has, of weights with rows[parts] rows: the lowest of 16, 32 and 64 rows that make no more of
+ * them than processors; 0: there are none, or they leave more than a quarter of the processors without. */
+i64 gemm_few_rows(const i64 *rows, int parts, i64 processors);
+i64 gemm_tiles_of(const i64 *rows, int parts, i64 height);
 
 #endif

@@ -1,5 +1,6 @@
 /* kernels/gpu/gemm/skinny_few.c: products of up to 4 rows of x (skinny_few.cu): which calls it takes. */
 #include "kernels/gpu/backend.h"
+#include "kernels/gpu/gemm/gemm_select.h"
 
 enum {
     UNIT = 64,
@@ -11,23 +12,11 @@ enum {
     STAGES_LEAST = 7 /* below, less is under way than the memory brings until a box is there */
 };
 
-static i64 tiles_of_rows(const gpu_skinny_args *k, i64 rows) {
-    i64 tiles = 0;
-    for (int i = 0; i < GPU_PARTS && k->part[i].w; i++) tiles += ceil_div(k->part[i].rows, rows);
-    return tiles;
-}
-
-/* The lowest tiles that are no more than processors, if they are not many fewer; 0: there are none. */
-static i64 few_rows_of_tile(const gpu_skinny_args *k, i64 processors) {
-    for (i64 rows = 16; rows <= 64; rows *= 2) {
-        const i64 tiles = tiles_of_rows(k, rows);
-        if (tiles <= processors) return tiles * 4 >= processors * 3 ? rows : 0;
-    }
-    return 0;
-}
-
 bool gpu_run_skinny_few(const gpu_backend *b, const gpu_skinny_args *k, i64 *tiles) {
-    const i64 processors = gpu_processors(b->g), rows = few_rows_of_tile(k, processors), pitch = k->cols * 2 + 16,
+    i64 of[GPU_PARTS], processors = gpu_processors(b->g);
+    int parts = 0;
+    for (; parts < GPU_PARTS && k->part[parts].w; parts++) of[parts] = k->part[parts].rows;
+    const i64 rows = gemm_few_rows(of, parts, processors), pitch = k->cols * 2 + 16,
               stages = min_i64((SHARED_MOST - SKINNY_FEW_STATE - k->n * pitch) / BOX, SKINNY_FEW_STAGES);
     gpu_skinny_few_args f = {.x = k->x,
                              .n = k->n,
@@ -39,14 +28,14 @@ bool gpu_run_skinny_few(const gpu_backend *b, const gpu_skinny_args *k, i64 *til
                              .after = k->after};
     if (b->form != ROWS_ANY || k->n > SKINNY_FEW_ROWS || !rows || k->cols % (BOX / (rows * 2))) return false;
     if (k->w_stride % 8 || k->x_stride % 8 || stages < STAGES_LEAST) return false;
-    for (int i = 0; i < GPU_PARTS && k->part[i].w; i++)
-        if (k->part[i].up) return false;
+    for (int i = 0; i < parts; i++)
+        if (k->part[i].up || !k->part[i].rows) return false;
     f.stages = (int)min_i64(stages, f.boxes);
     f.state = (int)gpu_round((u64)(f.stages * BOX + k->n * pitch));
-    *tiles = tiles_of_rows(k, rows);
+    *tiles = gemm_tiles_of(of, parts, rows);
     /* Where nearly all multiprocessors have a tile none may have two, while others have none. */
     const i64 least = *tiles * 16 > processors * 15 ? SHARED_ALONE : 0;
-    for (int i = 0, all = 0; i < GPU_PARTS && k->part[i].w; i++) {
+    for (int i = 0, all = 0; i < parts; i++) {
         f.part[i] = k->part[i];
         f.part[i].tiles = all += (int)ceil_div(k->part[i].rows, rows);
         gpu_tensor(b->g, &f.map[i], k->part[i].w, (const u64[3]){UNIT, (u64)k->part[i].rows, (u64)(k->cols / UNIT)},

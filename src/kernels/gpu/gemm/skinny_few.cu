@@ -104,6 +104,7 @@ static __device__ inline void skinny_few(const gpu_skinny_few_args &a, unsigned 
     const unsigned char *of_x =
         x + (lane % 8 < a.n ? lane % 8 : 0) * a.x_pitch + (lane < 16 ? step : second) * 32 + lane / 8 % 2 * 16;
     mbarrier_wait(&s->x_full, 0);
+    if (times) consumer_wait(p);
     block_mark(times, SKINNY_FIRST);
 #pragma unroll 2
     for (int b = 0; b < a.boxes; b++) {
