@@ -6,7 +6,7 @@ enum {
     UNIT = 64,
     BOX = 8192, /* bytes */
     /* Of shared memory: more than half of a multiprocessor's, and what leaves room for a block of the kernel behind,
-     * whose weights then come while this one still runs: one sequence 3.31 ms a step, with 8 KB more 3.39. */
+     * whose weights then come while this one still runs: one sequence 3.31 ms a step, with 16 KB more 3.39. */
     SHARED_ALONE = 117 * 1024,
     SHARED_MOST = 122 * 1024,
     STAGES_LEAST = 7 /* below, less is under way than the memory brings until a box is there */

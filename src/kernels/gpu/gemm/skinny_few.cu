@@ -6,8 +6,8 @@
  * One lane asks for everything: weights in boxes of 8 KB by the copy engine, as many as the ring holds before the
  * kernel in front has ended, then x, a row a copy. Eight warps multiply (mma.sync): of a box's sixteen squares of 16
  * rows by 16 columns each has two, of the same rows; the warps' sums meet in shared memory, in their order. In
- * skinny_splitk.cu 128 threads tell a barrier of every 9 KB, and products of wgmma wait for each other 130 cycles
- * whatever their size: 185 ns for what is there already.
+ * skinny_splitk.cu what is there already takes 185 ns for 9 KB: 128 threads tell a barrier of it, and products of wgmma
+ * follow each other slowly (docs/lab/2026-12-01-blocks-seen.md).
  *
  * add (params.h, gpu_after), deferred: as there. */
 #include "kernels/gpu/block_marks.h"
