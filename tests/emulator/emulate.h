@@ -60,6 +60,8 @@ void mma_half(float c[4], const unsigned a[4], const unsigned b[2]);
 /* ---- sm90.cuh: copies are done at once, barriers count ---- */
 typedef unsigned long long emu_u64;
 void cluster_sync(void);
+static inline void cluster_arrive() {}
+static inline void cluster_wait() { cluster_sync(); }
 void *in_cluster(const void *shared, int rank);
 static inline int cluster_rank() { return emu.rank; }
 void named_barrier_sync(int id, int n);

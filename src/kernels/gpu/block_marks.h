@@ -41,9 +41,9 @@
 /* mla/combine_unabsorb.cu */
 #define VALUES_MARKS(X)                                                                                                \
     X(VALUES_WAITED, "end in front is known")                                                                          \
+    X(VALUES_WEIGHTS, "pieces' weights")                                                                               \
     X(VALUES_JOINED, "pieces joined")                                                                                  \
-    X(VALUES_MET, "products, cluster has met")                                                                         \
-    X(VALUES_STORED, "stored")
+    X(VALUES_MET, "products, cluster has met")
 
 #define BLOCK_MARK_OF(mark, text) mark,
 enum ffn_fused_mark { FFN_FUSED_MARKS(BLOCK_MARK_OF) };

@@ -331,9 +331,8 @@ enum {
     VALUES_PIECES = 288 + GPU_SKINNY,       /* of all rows: each begins one more than there are blocks */
     VALUES_PIECES_OF_GROUPS = 8 * (288 + 2) /* of up to 16 rows in groups of up to 8, which have as many each */
 };
-#define VALUES_STATE(groups) ((groups) ? 23808 : 8192) /* bytes of shared memory */
-#define VALUES_SHARED(tokens, groups)                                                                                  \
-    (VALUES_DIM * 128 + (tokens)*128 + VALUES_STATE(groups) + (tokens) * (VALUES_DIM + 4) * 4)
+#define VALUES_STATE(groups)          ((groups) ? 23808 : 8192) /* bytes of shared memory */
+#define VALUES_SHARED(tokens, groups) (VALUES_DIM * 128 + (tokens)*128 + VALUES_STATE(groups) + (tokens)*VALUES_DIM * 4)
 typedef struct {
     gpu_decode_args decode;
     const gpu_bf16 *kv_b; /* [heads * (nope + VALUES_DIM), latent] */
@@ -347,7 +346,7 @@ typedef struct {
      ((fp8)           ? (eights) == 2 ? 18 * 1024 : 8 * 512                                                            \
       : (eights) == 2 ? 2 * 1024                                                                                       \
                       : 0) +                                                                                           \
-     ((fp8) && (eights) == 2 ? 0 : (eights)*8 * 1168 + 16))
+     ((fp8) && (eights) == 2 ? 0 : (eights)*8 * 1168))
 
 /* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
 typedef struct {

@@ -212,6 +212,9 @@ static __device__ inline int cluster_rank() {
 static __device__ inline void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
+/* The same in two parts, for which the threads need not wait in between: cluster_arrive() orders no memory. */
+static __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+static __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 /* The same place in the shared memory of block `rank`. */
 static __device__ inline void *in_cluster(const void *shared, int rank) {
     void *p;

@@ -4,9 +4,9 @@
  *
  * A cluster of 8 blocks a head. A block has 64 of the 512 latents: of all rows' pieces, and of the head's 128 rows
  * of weights, which are under way before the kernel in front has ended. It joins its latents, rounds them to bf16,
- * multiplies on wgmma, and leaves its sums in shared memory; then each block adds all eight, in their order, for 16
- * of the 128 values. So no block waits for another one's pieces in the kernel in front, and nothing goes through
- * memory in between.
+ * multiplies on wgmma, and hands its sums out: each block has 16 of the 128 values, of which it adds what came from
+ * all eight, in their order. So no block waits for another one's pieces in the kernel in front, and nothing goes
+ * through memory in between.
  *
  * Bytes: the pieces' sums once, 2 KiB a head and piece, out of the second-level cache, and 128 KiB of weights a
  * head. */
@@ -20,8 +20,7 @@ enum {
     COLS = MINE / 4,           /* pieces of four */
     SLOTS = GPU_THREADS / COLS,
     DIM = VALUES_DIM,
-    WEIGHTS = DIM * 128, /* bytes */
-    PITCH = DIM + 4      /* floats from token to token */
+    WEIGHTS = DIM * 128 /* bytes */
 };
 
 /* GROUPED: decode's row is a group of tokens' rows, each of which has its pieces, of heads of its own. */
@@ -70,36 +69,44 @@ template <bool GROUPED> static __device__ inline gpu_i64 out_row(const gpu_decod
     return (gpu_i64)(GROUPED ? row / a.group : row) * a.heads + head;
 }
 
-/* Of every piece its weight, of every row the sum that divides. */
-template <bool GROUPED>
+/* Of every piece its weight, of every row the sum that divides. A row is of ROW_LANES lanes, which alone see what they
+ * keep of its pieces meanwhile. */
+template <int TOKENS, bool GROUPED>
 static __device__ inline void piece_weights(const gpu_combine_unabsorb_args &c, values_state<GROUPED> *s, int h) {
+    enum { ROW_LANES = 32 * GPU_WARPS / TOKENS, AT_ONCE = 5 };
     const gpu_decode_args &a = c.decode;
-    int total = s->rows.at[GPU_SKINNY], lane = threadIdx.x % 32;
-    for (int e = threadIdx.x; e < total; e += GPU_THREADS) {
-        int row = 0;
-        for (int step = GPU_SKINNY / 2; step; step /= 2)
-            if (s->rows.at[row + step] <= e) row += step;
-        int k = e - s->rows.at[row];
-        float2 state = {0, 1};
-        if (s->rows.at[row + 1] - s->rows.at[row] > 1)
-            state =
-                *(const float2 *)part_state(a, part_slot(s->rows.from[row] + k, k == 0), head_of<GROUPED>(s, row, h));
-        s->top[e] = state.x, s->weight[e] = state.y;
-    }
-    __syncthreads();
-    for (int row = threadIdx.x / 32; row < c.tokens; row += GPU_WARPS) {
-        int begin = s->rows.at[row], end = s->rows.at[row + 1];
-        float top = -INFINITY, all = 0;
-        for (int e = begin + lane; e < end; e += 32) top = max_nan(top, s->top[e]);
-        top = warp_max(top);
-        for (int e = begin + lane; e < end; e += 32) {
-            float w = exp2f(s->top[e] - top);
-            all += s->weight[e] * w;
-            s->weight[e] = w;
+    int row = threadIdx.x / ROW_LANES, lane = threadIdx.x % ROW_LANES;
+    bool here = row < c.tokens;
+    int begin = here ? s->rows.at[row] : 0, count = here ? s->rows.at[row + 1] - begin : 0;
+    float top = -INFINITY, all = 0;
+    if (count > 1) {
+        const gpu_i64 step = a.heads * 2; /* floats from slot to slot */
+        const float *states = part_state(a, part_slot(s->rows.from[row], false), head_of<GROUPED>(s, row, h));
+        for (int base = lane; base < count; base += AT_ONCE * ROW_LANES) {
+            float2 v[AT_ONCE];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                int k = base + i * ROW_LANES;
+                if (k < count) v[i] = *(const float2 *)(states + (2 * k + (k == 0)) * step);
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                int k = base + i * ROW_LANES;
+                if (k < count) s->top[begin + k] = v[i].x, s->weight[begin + k] = v[i].y, top = max_nan(top, v[i].x);
+            }
         }
-        all = warp_sum(all);
-        if (lane == 0) s->all[row] = all;
+    } else if (count == 1 && lane == 0)
+        s->top[begin] = top = 0, s->weight[begin] = 1;
+#pragma unroll
+    for (int d = ROW_LANES / 2; d; d >>= 1) top = max_nan(top, __shfl_xor_sync(~0u, top, d));
+    for (int k = lane; k < count; k += ROW_LANES) {
+        float w = exp2f(s->top[begin + k] - top);
+        all += s->weight[begin + k] * w;
+        s->weight[begin + k] = w;
     }
+#pragma unroll
+    for (int d = ROW_LANES / 2; d; d >>= 1) all += __shfl_xor_sync(~0u, all, d);
+    if (lane == 0 && here) s->all[row] = all;
     __syncthreads();
 }
 
@@ -161,10 +168,12 @@ static __device__ inline void join_latents(const gpu_combine_unabsorb_args &c, v
 
 /* The same of few rows, with piece_weights: `groups` groups of threads a row, a thread has every groups-th piece of it,
  * PIECES loads under way at once, the first while the weights are computed. */
-template <bool GROUPED, int PIECES>
+template <int TOKENS, bool GROUPED, int PIECES>
 static __device__ inline void join_few(const gpu_combine_unabsorb_args &c, values_state<GROUPED> *s, int h, int rank,
-                                       int groups, unsigned char *x) {
+                                       unsigned char *x, block_times *times) {
     const gpu_decode_args &a = c.decode;
+    int groups = SLOTS;
+    while (groups > 1 && SLOTS / groups < c.tokens) groups /= 2;
     int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, row = slot / groups,
         latent = rank * MINE + col * 4;
     bool here = row < c.tokens;
@@ -181,54 +190,66 @@ static __device__ inline void join_few(const gpu_combine_unabsorb_args &c, value
             if (piece < count) v[p] = *(const float4 *)(sums + (2 * piece + (piece == 0)) * step);
         }
     };
+    pdl_wait();
+    block_mark(times, VALUES_WAITED);
     if (count == 1) {
         uint2 u = *(const uint2 *)(a.out + out_row<GROUPED>(a, row, head) * KV_LATENT + latent);
         if (group == 0) o = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
         count = 0;
     }
     load(group);
-    piece_weights<GROUPED>(c, s, h);
+    piece_weights<TOKENS, GROUPED>(c, s, h);
+    block_mark(times, VALUES_WEIGHTS);
     for (int k = group; k < count; k += groups * PIECES) {
         if (k > group) load(k);
 #pragma unroll
         for (int p = 0; p < PIECES; p++)
             if (k + p * groups < count) cut_add_piece(o, v[p], weights[k + p * groups]);
     }
-    if (groups > 1) {
-        s->part[thread] = o;
-        __syncthreads();
-        for (int g = 1; group == 0 && g < groups; g++) cut_add_piece(o, s->part[thread + g * COLS], 1.0f);
+    if (groups > 1) { /* two are in a warp */
+        float4 *part = s->part + thread / 32 * COLS + col;
+        o.x += __shfl_xor_sync(~0u, o.x, 16), o.y += __shfl_xor_sync(~0u, o.y, 16);
+        o.z += __shfl_xor_sync(~0u, o.z, 16), o.w += __shfl_xor_sync(~0u, o.w, 16);
+        if (groups > 2) {
+            if (thread % 32 < COLS) *part = o;
+            __syncthreads();
+#pragma unroll
+            for (int g = 1; g < SLOTS / 2; g++)
+                if (group == 0 && 2 * g < groups) cut_add_piece(o, part[g * COLS], 1.0f);
+        }
     }
     if (group || !here) return;
     float l = s->all[row];
     *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o.x / l, o.y / l), pair_bf16(o.z / l, o.w / l)};
 }
 
-/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; sums
- * [TOKENS][PITCH]. Grid: heads * BLOCKS. */
+/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; of each block of the
+ * cluster its sums of this block's values, as its warp `rank` holds them, [BLOCKS][TOKENS / 8][32] fours. Grid: heads *
+ * BLOCKS. */
 template <int TOKENS, bool GROUPED>
 static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigned char *memory, block_times *times) {
+    enum { EIGHTS = TOKENS / 8, EACH = DIM / 2 / BLOCKS /* pairs of values of a token */ };
+    static_assert((int)DIM / 16 == (int)GPU_WARPS && (int)GPU_WARPS == (int)BLOCKS, "a warp's rows are a block's");
     unsigned char *x = memory + WEIGHTS;
     values_state<GROUPED> *s = (values_state<GROUPED> *)(x + TOKENS * 128);
-    float *sums = (float *)((unsigned char *)s + VALUES_STATE(GROUPED));
-    int rank = cluster_rank(), thread = threadIdx.x, lane = thread % 32;
+    float4 *sums = (float4 *)((unsigned char *)s + VALUES_STATE(GROUPED));
+    int rank = cluster_rank(), thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     gpu_i64 h = blockIdx.x / BLOCKS;
     const gpu_bf16 *w = a.kv_b + (h * (a.nope + DIM) + a.nope) * KV_LATENT + rank * MINE;
+    cluster_arrive();
     for (int i = thread; i < DIM * 8; i += GPU_THREADS)
         cp_async16(memory + swizzled(i / 8, i % 8), w + (gpu_i64)(i / 8) * KV_LATENT + i % 8 * 8);
     cp_async_commit();
     load_pieces(a, s, (int)h);
-    pdl_wait();
     __syncthreads();
-    block_mark(times, VALUES_WAITED);
     if constexpr (TOKENS >= 32) {
-        piece_weights<GROUPED>(a, s, (int)h);
+        pdl_wait();
+        block_mark(times, VALUES_WAITED);
+        piece_weights<TOKENS, GROUPED>(a, s, (int)h);
+        block_mark(times, VALUES_WEIGHTS);
         join_latents<GROUPED, TOKENS / SLOTS, 256 / TOKENS>(a, s, (int)h, rank, x);
-    } else {
-        int groups = SLOTS;
-        while (groups > 1 && SLOTS / groups < a.tokens) groups /= 2;
-        join_few<GROUPED, 10>(a, s, (int)h, rank, groups, x);
-    }
+    } else
+        join_few<TOKENS, GROUPED, 10>(a, s, (int)h, rank, x, times);
     cp_async_wait<0>();
     fence_async();
     __syncthreads();
@@ -240,26 +261,26 @@ static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigne
         wgmma_ss<TOKENS>(d, wgmma_desc(memory + thread / 128 * 8192) + 2 * k, wgmma_desc(x) + 2 * k, k);
     wgmma_commit();
     wgmma_wait<0>();
+    cluster_wait(); /* all have begun */
+    float4 *to = (float4 *)in_cluster(sums + rank * (EIGHTS * 32) + lane, warp);
 #pragma unroll
-    for (int i = 0; i < TOKENS / 2; i++) {
-        int token = i / 4 * 8 + lane % 4 * 2 + i % 2, row = thread / 32 * 16 + lane / 4 + i % 4 / 2 * 8;
-        if (token < a.tokens) sums[token * PITCH + row] = d[i];
-    }
+    for (int q = 0; q < EIGHTS; q++)
+        if (q * 8 < a.tokens) to[q * 32] = {d[4 * q], d[4 * q + 1], d[4 * q + 2], d[4 * q + 3]};
     cluster_sync();
     block_mark(times, VALUES_MET);
-    enum { EACH = DIM / 4 / BLOCKS };
     for (int i = thread; i < a.tokens * EACH; i += GPU_THREADS) {
-        int token = i / EACH, at = (rank * EACH + i % EACH) * 4;
-        float4 v[BLOCKS], sum = {0, 0, 0, 0};
+        /* values row and row + 1 of the block's 16: where mma's result has them */
+        int token = i / EACH, row = i % EACH * 2,
+            at = (token / 8 * 32 + row % 8 * 4 + token % 8 / 2) * 4 + row / 8 * 2 + token % 2;
+        float low = 0, high = 0;
 #pragma unroll
-        for (int r = 0; r < BLOCKS; r++) v[r] = *(const float4 *)in_cluster(sums + token * PITCH + at, r);
-#pragma unroll
-        for (int r = 0; r < BLOCKS; r++) cut_add_piece(sum, v[r], 1.0f);
-        *(uint2 *)(a.out + ((gpu_i64)token * (GROUPED ? a.decode.group_heads : a.decode.heads) + h) * DIM +
-                   at) = {pair_bf16(sum.x, sum.y), pair_bf16(sum.z, sum.w)};
+        for (int r = 0; r < BLOCKS; r++) {
+            const float *of = (const float *)(sums + r * (EIGHTS * 32)) + at;
+            low += of[0], high += of[16];
+        }
+        *(gpu_u32 *)(a.out + ((gpu_i64)token * (GROUPED ? a.decode.group_heads : a.decode.heads) + h) * DIM +
+                     rank * 16 + row) = pair_bf16(low, high);
     }
-    block_mark(times, VALUES_STORED);
-    cluster_sync(); /* the others have read the sums */
 }
 
 #define VALUES(name, tokens, grouped)                                                                                  \

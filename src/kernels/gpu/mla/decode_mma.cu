@@ -49,10 +49,10 @@ template <int NH, int KV> struct decode_mma_ring {
     };
 };
 
-/* The query of a row comes by the copy engine, rows as far apart as those of the ring; for 16 heads with FP8, where two
- * blocks a multiprocessor leave no room, by loads. */
+/* The query of a row lies in shared memory first, rows as far apart as those of the ring; not for 16 heads with FP8,
+ * where two blocks a multiprocessor leave no room. */
 template <int NH, int KV> struct decode_mma_query_rows {
-    enum { COPIED = !(IS_FP8(KV) && NH == 2), PITCH = KV_WIDTH * 2 + 16, BYTES = COPIED ? NH * 8 * PITCH + 16 : 0 };
+    enum { COPIED = !(IS_FP8(KV) && NH == 2), PITCH = KV_WIDTH * 2 + 16, BYTES = COPIED ? NH * 8 * PITCH : 0 };
 };
 
 typedef struct {
@@ -62,7 +62,7 @@ typedef struct {
     gpu_u32 *weights; /* [head][WEIGHT_PITCH]: pairs of tokens */
     float *shrink;    /* [head] */
     gpu_u64 *full, *empty;
-    gpu_u8 *query;      /* behind it its barrier */
+    gpu_u8 *query;
     cut_row *cuts;      /* [2] */
     decode_walk *walks; /* of the warps: what is not needed within a row is not kept in registers */
 } decode_mma_memory;
@@ -155,21 +155,19 @@ template <int NH, int KV> static __device__ inline void decode_mma_blank(gpu_u8 
     fence_async(); /* the copy engine writes here next */
 }
 
-template <int NH, int KV> static __device__ inline gpu_u64 *decode_mma_query_full(const decode_mma_memory &m) {
-    return (gpu_u64 *)(m.query + NH * 8 * decode_mma_query_rows<NH, KV>::PITCH);
-}
-
-/* The row's query for the heads from head0 on, asked for by a warp. What it takes the place of is used up. */
+/* The row's query for the heads from head0 on. What it takes the place of is used up. By loads of all threads: the copy
+ * engine takes 0.5 us longer. */
 template <int NH, int KV>
-static __device__ inline void decode_mma_ask_query(const gpu_decode_args &a, const decode_mma_memory &m, int row,
-                                                   int head0) {
-    int lane = threadIdx.x % 32, heads = (int)min64(a.heads - head0, NH * 8);
-    gpu_u64 *full = decode_mma_query_full<NH, KV>(m);
-    if (lane == 0) mbarrier_expect(full, (gpu_u32)heads * KV_WIDTH * 2);
-    __syncwarp();
-    if (lane < heads)
-        tma_bulk(m.query + lane * decode_mma_query_rows<NH, KV>::PITCH,
-                 a.q + ((gpu_i64)row * a.heads + head0 + lane) * KV_WIDTH, KV_WIDTH * 2, full);
+static __device__ inline void decode_mma_copy_query(const gpu_decode_args &a, const decode_mma_memory &m, int row,
+                                                    int head0) {
+    enum { PIECES = KV_WIDTH / 8 };
+    int all = (int)min64(a.heads - head0, NH * 8) * PIECES;
+    const gpu_bf16 *from = a.q + ((gpu_i64)row * a.heads + head0) * KV_WIDTH;
+    for (int i = thread_anew(); i < all; i += COMPUTE)
+        cp_async16(m.query + i / PIECES * decode_mma_query_rows<NH, KV>::PITCH + i % PIECES * 16, from + i * 8);
+    cp_async_commit();
+    cp_async_wait<0>();
+    named_barrier_sync(1, COMPUTE);
 }
 
 /* A head's values of 16 columns, as the tensor cores take them; with FP8 a lane has four columns behind each other. */
@@ -189,6 +187,70 @@ template <int FP8> static __device__ inline void decode_mma_mma(float c[4], cons
         mma_half(c, a, b);
     else
         mma_bf16(c, a, b);
+}
+
+/* Of a lane's sums the first latent, and the two of column i (of mma's result) that lie behind each other there. */
+template <int FP8> static __device__ inline int decode_mma_latent(int thread) {
+    return thread / 32 * 64 + thread % 32 / 4 * (FP8 ? 2 : 1);
+}
+
+/* A row's piece: its sums as they are. The addresses differ by constants; with a branch and an address for each value
+ * this took 2 us. */
+template <int NH, int FP8>
+static __device__ inline void decode_mma_leave(const gpu_decode_args &a, gpu_i64 slot, int head0,
+                                               const float (&o)[4][NH][4], const float (&best)[NH],
+                                               const float (&sum)[NH]) {
+    int thread = thread_anew(), warp = thread / 32, lane = thread % 32;
+#pragma unroll
+    for (int n = 0; n < NH; n++) {
+        if (lane == 0 && head0 + n * 8 + warp < a.heads)
+            *(float2 *)part_state(a, slot, head0 + n * 8 + warp) = {best[n], sum[n]};
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            int h = head0 + n * 8 + lane % 4 * 2 + c;
+            float *to = part_sums(a, slot, h) + decode_mma_latent<FP8>(thread);
+            if (h >= a.heads) continue;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (FP8)
+                    *(float2 *)(to + i * 16) = {o[i][n][c], o[i][n][c + 2]};
+                else
+                    to[i * 16] = o[i][n][c], to[i * 16 + 8] = o[i][n][c + 2];
+        }
+    }
+}
+
+/* A whole row: divided by the heads' sums of weights. */
+template <int NH, int FP8>
+static __device__ inline void decode_mma_finish(const gpu_decode_args &a, const decode_mma_memory &m, gpu_i64 row,
+                                                int head0, const float (&o)[4][NH][4], const float (&best)[NH],
+                                                const float (&sum)[NH]) {
+    int thread = thread_anew(), warp = thread / 32, lane = thread % 32;
+    if (lane == 0)
+#pragma unroll
+        for (int n = 0; n < NH; n++) {
+            m.scores[n * 8 + warp] = sum[n]; /* nobody reads scores any more */
+            if (head0 + n * 8 + warp < a.heads) lse_store(a, row, head0 + n * 8 + warp, best[n], sum[n]);
+        }
+    named_barrier_sync(1, COMPUTE);
+#pragma unroll
+    for (int n = 0; n < NH; n++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            int h = head0 + n * 8 + lane % 4 * 2 + c;
+            gpu_bf16 *to = a.out + (row * a.heads + h) * KV_LATENT + decode_mma_latent<FP8>(thread);
+            float all = m.scores[n * 8 + lane % 4 * 2 + c];
+            if (h >= a.heads) continue;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                gpu_u32 two = pair_bf16(o[i][n][c] / all, o[i][n][c + 2] / all);
+                if (FP8)
+                    *(gpu_u32 *)(to + i * 16) = two;
+                else
+                    to[i * 16] = (gpu_bf16)two, to[i * 16 + 8] = (gpu_bf16)(two >> 16);
+            }
+        }
+    named_barrier_sync(2, COMPUTE); /* the sums are used up */
 }
 
 /* NH: groups of 8 heads. */
@@ -215,7 +277,6 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                               decode_mma_piece<KV>(lane % 8, FP8 ? lane / 16 : lane / 8 % 2);
     enum { COPIED = decode_mma_query_rows<NH, KV>::COPIED };
     int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
-    gpu_u32 rows_before = 0; /* of the block's */
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
     {
         decode_walk w = walk_begin(a);
@@ -231,10 +292,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
         __syncwarp();
         if (lane == 0) m.walks[warp] = w;
         __syncwarp();
-        if (COPIED) {
-            if (warp == 0) decode_mma_ask_query<NH, KV>(a, m, w.row, head0);
-            mbarrier_wait(decode_mma_query_full<NH, KV>(m), rows_before++ & 1);
-        }
+        if (COPIED) decode_mma_copy_query<NH, KV>(a, m, w.row, head0);
         constexpr int ALL = STEPS, HELD = FP8 ? (NH == 1 ? ALL - ASIDE8 : 0) : NH == 2 ? ALL - ASIDE16 : ALL;
         gpu_u32 q[HELD > 0 ? HELD : 1][NH][2];
 #pragma unroll
@@ -395,42 +453,17 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
         }
         w = m.walks[warp];
         block_mark(times, DECODE_SUMS);
-        gpu_i64 slot = walk_slot(a, w);
-        bool whole = walk_whole(w);
 #pragma unroll
-        for (int n = 0; n < NH; n++) {
-            sum[n] = warp_sum(sum[n]);
-            if (lane == 0) m.scores[n * 8 + warp] = sum[n]; /* nobody reads scores any more */
-            if (whole && lane == 0 && head0 + n * 8 + warp < a.heads)
-                lse_store(a, w.row, head0 + n * 8 + warp, best[n], sum[n]);
-            if (!whole && lane == 0 && head0 + n * 8 + warp < a.heads) {
-                float *state = part_state(a, slot, head0 + n * 8 + warp);
-                state[0] = best[n], state[1] = sum[n];
+        for (int n = 0; n < NH; n++) sum[n] = warp_sum(sum[n]);
+        if (walk_whole(w)) {
+            decode_mma_finish<NH, FP8>(a, m, w.row, head0, o, best, sum);
+        } else {
+            decode_mma_leave<NH, FP8>(a, walk_slot(a, w), head0, o, best, sum);
+            if (a.meetings) {
+                cut_row c = cut_leave(a, w, threadIdx.x);
+                if (threadIdx.x == 0) m.cuts[cuts] = c;
+                cuts++;
             }
-        }
-        named_barrier_sync(1, COMPUTE);
-#pragma unroll
-        for (int n = 0; n < NH; n++)
-#pragma unroll
-            for (int c = 0; c < 2; c++) {
-                float all = m.scores[n * 8 + 2 * t4 + c];
-                gpu_i64 h = head0 + n * 8 + 2 * t4 + c;
-                if (h >= a.heads) continue;
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    int latent = warp * 64 + i / 2 * 16 + (FP8 ? 2 * g + i % 2 : i % 2 * 8 + g);
-                    float v = o[i / 2][n][c + i % 2 * 2];
-                    if (whole)
-                        a.out[((gpu_i64)w.row * a.heads + h) * KV_LATENT + latent] = bf16_of(v / all);
-                    else
-                        part_sums(a, slot, h)[latent] = v;
-                }
-            }
-        named_barrier_sync(2, COMPUTE); /* the sums are used up */
-        if (!whole && a.meetings) {
-            cut_row c = cut_leave(a, w, threadIdx.x);
-            if (threadIdx.x == 0) m.cuts[cuts] = c;
-            cuts++;
         }
     }
     named_barrier_sync(1, COMPUTE);
@@ -444,7 +477,6 @@ template <int NH, int KV> static __device__ inline void decode_mma_heads(const g
     const decode_mma_memory m = decode_mma_layout<NH, KV>(memory);
     if (threadIdx.x == 0) {
         pipeline_init(pipeline_begin(m.full, m.empty), decode_mma_ring<NH, KV>::STAGES, 1, COMPUTE / 32);
-        if (decode_mma_query_rows<NH, KV>::COPIED) mbarrier_init(decode_mma_query_full<NH, KV>(m), 1);
         mbarrier_fence_init();
     }
     __syncthreads();

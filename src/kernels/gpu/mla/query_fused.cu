@@ -93,9 +93,7 @@ static __device__ inline float4 whole_query(const gpu_query_fused_args &a, const
     return {sum.x * scale, sum.y * scale, sum.z * scale, sum.w * scale};
 }
 
-static __device__ inline uint2 pack4(float x, float y, float z, float w) {
-    return {(gpu_u32)bf16_of(x) | (gpu_u32)bf16_of(y) << 16, (gpu_u32)bf16_of(z) | (gpu_u32)bf16_of(w) << 16};
-}
+static __device__ inline uint2 pack4(float x, float y, float z, float w) { return {pair_bf16(x, y), pair_bf16(z, w)}; }
 
 /* The unrotated part into shared memory for the next product; of the rotated one this block's 8 values to memory. */
 static __device__ inline void spread_query(const gpu_query_fused_args &a, int head, int rank, const float *sums,
@@ -192,8 +190,10 @@ static __device__ inline void query(const gpu_query_fused_args &a, unsigned char
     if constexpr (TOKENS > 8) {
         hand_out_query(a, head, rank, sums, squares, q, HALF);
         cluster_sync();
-    } else
+    } else {
         spread_query(a, head, rank, sums, squares, q, HALF);
+        cluster_arrive(); /* this block has read the others' sums */
+    }
     fence_async();
     __syncthreads();
     block_mark(times, QUERY_WHOLE);
@@ -206,18 +206,17 @@ static __device__ inline void query(const gpu_query_fused_args &a, unsigned char
         wgmma_commit();
         wgmma_wait<0>();
 #pragma unroll
-        for (int j = 0; j < MINE / 8; j++)
+        for (int i = 0; i < 2; i++) {
+            int token = thread / 32 * 16 + lane / 4 + i * 8;
+            gpu_bf16 *to = a.out + ((gpu_i64)token * a.heads + head) * (LATENT + ROPE) + rank * MINE + lane % 4 * 2;
+            if (token >= a.n) continue;
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                int token = thread / 32 * 16 + lane / 4 + i * 8;
-                gpu_u32 two = (gpu_u32)bf16_of(o[4 * j + 2 * i]) | (gpu_u32)bf16_of(o[4 * j + 2 * i + 1]) << 16;
-                if (token < a.n)
-                    *(gpu_u32 *)(a.out + ((gpu_i64)token * a.heads + head) * (LATENT + ROPE) + rank * MINE + j * 8 +
-                                 lane % 4 * 2) = two;
-            }
+            for (int j = 0; j < MINE / 8; j++)
+                *(gpu_u32 *)(to + j * 8) = pair_bf16(o[4 * j + 2 * i], o[4 * j + 2 * i + 1]);
+        }
     }
     block_mark(times, QUERY_ABSORBED);
-    cluster_sync(); /* the others have read the sums */
+    if (TOKENS <= 8) cluster_wait(); /* the others have read the sums */
 }
 
 KERNEL_PDL(query_fused_8, gpu_query_fused_args, QUERY_THREADS, 2) {
