@@ -75,6 +75,9 @@ static inline void tma_bulk_once(void *shared, const void *global, unsigned byte
     tma_bulk(shared, global, bytes, b);
 }
 void tma_load(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b);
+static inline void tma_load_once(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
+    tma_load(shared, map, c0, c1, c2, b);
+}
 static inline void tma_load_both(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
     for (int i = 0; i < 2; i++) tma_load(in_cluster(shared, i), map, c0, c1, c2, (emu_u64 *)in_cluster(b, i));
 }
@@ -222,6 +225,7 @@ static inline uint4 ld_cg_words4(const uint4 *at) { return *at; }
 static inline float4 ld_cg4(const float *p) { return *(const float4 *)p; }
 static inline float2 ld_cg2(const float *p) { return *(const float2 *)p; }
 static inline uint2 ld_words2(const void *p) { return *(const uint2 *)p; }
+static inline uint4 ld_words4(const void *p) { return *(const uint4 *)p; }
 static inline float ld_cg1(const float *p) { return *p; }
 static inline int atomicAdd(int *p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 static inline void atomicMax(unsigned *p, unsigned v) {

@@ -56,6 +56,14 @@ static __device__ inline uint2 ld_words2(const void *p) {
     asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
     return v;
 }
+static __device__ inline uint4 ld_words4(const void *p) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
 /* Before another look at what another block will write. */
 static __device__ inline void poll_again() {}
 static __device__ inline float ld_cg1(const float *p) {
@@ -160,10 +168,16 @@ static __device__ inline void tma_bulk(void *shared, const void *global, gpu_u32
                  "l"(global), "r"(bytes), "r"(shared_at(b))
                  : "memory");
 }
-/* The same of bytes that nobody reads again soon: they leave the second-level cache first. */
-static __device__ inline void tma_bulk_once(void *shared, const void *global, gpu_u32 bytes, gpu_u64 *b) {
+/* For bytes that nobody reads again soon (..._once): they leave the second-level cache first, not what every layer
+ * reads. By the copy engine alone: of cp.async with a policy and a size, nvcc 13.0 made an instruction that no GPU
+ * knows. */
+static __device__ inline gpu_u64 policy_once() {
     gpu_u64 policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+static __device__ inline void tma_bulk_once(void *shared, const void *global, gpu_u32 bytes, gpu_u64 *b) {
+    gpu_u64 policy = policy_once();
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
             "r"(shared_at(shared)),
@@ -179,6 +193,14 @@ static __device__ inline void tma_load(void *shared, const gpu_tensor_map *map, 
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::
             "r"(shared_at(shared)),
         "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(shared_at(b))
+        : "memory");
+}
+static __device__ inline void tma_load_once(void *shared, const gpu_tensor_map *map, int c0, int c1, int c2,
+                                            gpu_u64 *b) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_at(shared)),
+        "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(shared_at(b)), "l"(policy_once())
         : "memory");
 }
 

@@ -42,7 +42,7 @@ static __device__ inline void skinny_few_ask(const gpu_skinny_few_args &a, skinn
     pipeline p = pipeline_begin(s->full, s->empty);
     for (int b = 0; b < ahead; b++) {
         mbarrier_expect(pipeline_full(p), BOX);
-        tma_load(ring + p.stage * BOX, &a.map[at.part], 0, at.row, b * UNITS, pipeline_full(p));
+        tma_load_once(ring + p.stage * BOX, &a.map[at.part], 0, at.row, b * UNITS, pipeline_full(p));
         pipeline_next(p, a.stages);
     }
     pdl_wait();
@@ -52,7 +52,7 @@ static __device__ inline void skinny_few_ask(const gpu_skinny_few_args &a, skinn
     for (int b = ahead; b < a.boxes; b++) {
         producer_acquire(p);
         mbarrier_expect(pipeline_full(p), BOX);
-        tma_load(ring + p.stage * BOX, &a.map[at.part], 0, at.row, b * UNITS, pipeline_full(p));
+        tma_load_once(ring + p.stage * BOX, &a.map[at.part], 0, at.row, b * UNITS, pipeline_full(p));
         pipeline_next(p, a.stages);
     }
 }

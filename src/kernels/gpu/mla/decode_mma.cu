@@ -155,8 +155,7 @@ template <int NH, int KV> static __device__ inline void decode_mma_blank(gpu_u8 
     fence_async(); /* the copy engine writes here next */
 }
 
-/* The row's query for the heads from head0 on. What it takes the place of is used up. By loads of all threads: the copy
- * engine takes 0.5 us longer. */
+/* The row's query for the heads from head0 on, by copies of all threads. What it takes the place of is used up. */
 template <int NH, int KV>
 static __device__ inline void decode_mma_copy_query(const gpu_decode_args &a, const decode_mma_memory &m, int row,
                                                     int head0) {

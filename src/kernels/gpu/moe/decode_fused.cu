@@ -33,7 +33,7 @@ template <int TOKENS> static __device__ inline void decode_int4_one(const gpu_de
         plan_pairs(a, b.s, a.ids, a.weights);
         named_barrier_arrive(2, MULTIPLIERS + 32);
         fused_copy_up(a, b, first, &p);
-        fused_copy_down<false>(a, b, &p);
+        fused_copy_down<false>(a, b, &p, 1);
         leave_call(a, b.s->turn);
         return;
     }
@@ -43,10 +43,11 @@ template <int TOKENS> static __device__ inline void decode_int4_one(const gpu_de
     gpu_u32 *h = a.h + turn * DECODE_FUSED_H;
     clear_other(a, turn);
     fused_compute_up(a, b, h, &p);
+    await_h(a, b, turn);
     multipliers_sync(); /* digits of h come where those of x were */
     fused_digits_of_h(a, b, h);
     multipliers_sync();
-    fused_compute_down<false>(a, b, &p);
+    fused_compute_down<false, TOKENS == 1 ? 4 : 8>(a, b, &p);
 }
 
 /* Grid: as many blocks as processors, at most. By the most tokens that they take: fewer instructions that have to

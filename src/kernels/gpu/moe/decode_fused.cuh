@@ -17,6 +17,7 @@ typedef struct {
     gpu_u64 full[MOST_SLOTS], empty[MOST_SLOTS];
     int item[MOST_SLOTS]; /* -1: none any more */
     int turn, n_groups, n_rows;
+    pipeline down;              /* where down begins in the ring */
     int id[DECODE_FUSED_PAIRS]; /* of pairs, and their weights: ffn_fused.cu's gate */
     float pair_weight[DECODE_FUSED_PAIRS];
     gpu_u64 first;                                 /* ffn_fused.cu: the rows of its own products are there */
@@ -31,8 +32,8 @@ static_assert(sizeof(decode_fused_state) <= DECODE_FUSED_STATE, "decode_int4.h")
 typedef struct {
     decode_fused_state *s;
     gpu_u8 *ring, *digits; /* of x, then of h */
-    float *sums;           /* up: [2][WARPS][4][32]; down: half of that */
-    float *share;          /* down: the other half: what a unit counts in the result, of each 64 values of h */
+    float *sums;           /* up: [2][WARPS][4][32]; down: [2 or 4][WARPS][2][32] */
+    float *share;          /* down: behind two of them: what a unit counts in the result, of each 64 values of h */
     gpu_u8 *shared_h;      /* ffn_fused.cu: h of the shared expert in bf16, rows shared_stride() apart */
 } decode_fused_block;
 static __device__ inline decode_fused_block fused_block_of(const gpu_decode_fused_args &a, gpu_u8 *memory) {
@@ -83,11 +84,11 @@ static __device__ inline void plan_pairs(const gpu_decode_fused_args &a, decode_
     __syncwarp();
 }
 
-/* Waits until the slot is free; `bytes` of the item follow. */
+/* Waits until the slot is free; `bytes` of the item follow, of which the first copier tells. */
 static __device__ inline gpu_u8 *fused_open_slot(const decode_fused_block &b, const pipeline &p, int item,
                                                  gpu_u32 bytes) {
     producer_acquire(p);
-    if (threadIdx.x % 32 == 0) {
+    if (threadIdx.x == COPIER * 32) {
         b.s->item[p.stage] = item;
         mbarrier_expect(pipeline_full(p), bytes);
     }
@@ -107,6 +108,10 @@ typedef struct {
 static __device__ inline up_item up_item_of(const gpu_decode_fused_args &a, int item) {
     int strips = a.inter / PACK_ROWS, group = item / strips;
     return {group, item - group * strips};
+}
+
+static __device__ inline bool up_takes_long(const gpu_decode_fused_args &a, const decode_fused_block &b) {
+    return b.s->n_groups * (a.inter / PACK_ROWS) > SOON * (int)gridDim.x;
 }
 
 /* at: the block's first item, which takes a division to find. */
@@ -135,7 +140,7 @@ static __device__ inline void fused_copy_up(const gpu_decode_fused_args &a, cons
     pipeline_next(*p, a.slots);
     /* Where up takes long, down's weights have time while h is on its way; before, they would be in the way of other
      * blocks' weights of up. */
-    if (last.stage >= 0 && items > SOON * (int)gridDim.x) consumer_wait(last);
+    if (last.stage >= 0 && up_takes_long(a, b)) consumer_wait(last);
 }
 
 /* at / across for the flat number of a block of weights. */
@@ -147,33 +152,34 @@ static __device__ inline int group_of(const gpu_decode_fused_args &a, int at) {
  * different banks. */
 static __device__ inline int shared_stride(const gpu_decode_fused_args &a) { return a.shared_inter * 2 + 16; }
 static __device__ inline void copy_shared_down(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p,
-                                               int item) {
-    int lane = threadIdx.x % 32, bytes = a.shared_inter * 2;
+                                               int item, int copiers) {
+    int row = (int)threadIdx.x / 32 - COPIER + (int)threadIdx.x % 32 * copiers, bytes = a.shared_inter * 2;
     if (!a.shared_inter) return;
     gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)bytes * PACK_ROWS);
-    if (lane < PACK_ROWS)
-        tma_bulk(slot + lane * shared_stride(a), a.shared_down + ((gpu_i64)item * PACK_ROWS + lane) * a.shared_inter,
-                 (gpu_u32)bytes, pipeline_full(*p));
+    if (row < PACK_ROWS)
+        tma_bulk_once(slot + row * shared_stride(a), a.shared_down + ((gpu_i64)item * PACK_ROWS + row) * a.shared_inter,
+                      (gpu_u32)bytes, pipeline_full(*p));
     pipeline_next(*p, a.slots);
 }
 
 /* Blocks of weights of an item of down: those of the first expert, then of the next. A slot has DECODE_FUSED_BLOCKS of
- * them. */
+ * them. By `copiers` warps from COPIER on, each of which waits for the slots by itself: a copy takes a warp some 50
+ * cycles, and an item has one for each expert and row of the shared one: one warp alone is slower than the memory.
+ * Where up takes long, down has more than the ring holds: there one copier takes items one by one. */
 template <bool FEED>
-static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, const decode_fused_block &b,
-                                              pipeline *p) {
+static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p,
+                                              int copiers) {
     int across = a.inter / PACK_COLS, all = b.s->n_groups * across, items = a.hidden / PACK_ROWS, took = 0,
-        lane = threadIdx.x % 32;
-    int *work_counter = &a.words[DECODE_FUSED_DOWN + b.s->turn], before = 0;
-    /* items: two of them are fixed, so that nobody waits for the next one's number */
-    bool small = all <= 2 * DECODE_FUSED_BLOCKS;
-    for (int i = 0, item = blockIdx.x; item < items; i++) {
-        if (FEED) copy_shared_down(a, b, p, item);
+        warp = (int)threadIdx.x / 32 - COPIER, mine = warp + (int)threadIdx.x % 32 * copiers;
+    bool take = up_takes_long(a, b);
+    if (warp >= copiers) return;
+    for (int item = blockIdx.x; item < items; item = take ? item_taken(took) : item + (int)gridDim.x) {
+        if (FEED) copy_shared_down(a, b, p, item, copiers);
         for (int f = 0; f == 0 || f < all; f += DECODE_FUSED_BLOCKS, pipeline_next(*p, a.slots)) {
             int end = all - f < DECODE_FUSED_BLOCKS ? all : f + DECODE_FUSED_BLOCKS;
-            if (f + DECODE_FUSED_BLOCKS >= all) before = took, took = take_item(work_counter);
+            if (take && end == all) took = take_item(&a.words[DECODE_FUSED_DOWN + 2 * b.s->turn]);
             gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES);
-            for (int g = group_of(a, f) + lane; g * across < end; g += 32) {
+            for (int g = group_of(a, f) + mine; g * across < end; g += 32 * copiers) {
                 int from = g * across < f ? f : g * across, to = (g + 1) * across < end ? (g + 1) * across : end;
                 tma_bulk_once(slot + (from - f) * PACK_BYTES,
                               a.down + (gpu_u64)b.s->expert[g] * a.expert_bytes +
@@ -181,7 +187,6 @@ static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, co
                               (gpu_u32)(to - from) * PACK_BYTES, pipeline_full(*p));
             }
         }
-        item = !small ? item_taken(took) : i ? (int)gridDim.x + item_taken(before) : item + (int)gridDim.x;
     }
     fused_open_slot(b, *p, -1, 0);
 }
@@ -314,56 +319,62 @@ static __device__ inline void fused_compute_up(const gpu_decode_fused_args &a, c
         if (row >= 0)
             h[row * a.inter + item % strips * PACK_ROWS + lane / 4 + warp * 8] =
                 fused_word_of(quick_silu(of_gate * b.s->x_scale[t]) * (of_up * b.s->x_scale[t]));
+        __syncwarp();
+        if (lane == 0) atomicAdd(&a.words[DECODE_FUSED_READY + 2 * b.s->turn], 1);
     }
     leave_slot(a, p);
 }
 
-/* 16 values of h: waits for them. */
-static __device__ inline decode_int4_unit unit_of_h(const gpu_u32 *h, int all, int unit) {
-    decode_int4_unit d;
-    if (unit >= all) {
-#pragma unroll
-        for (int i = 0; i < 16; i++) d.v[i] = 0;
-        return d;
-    }
-    const gpu_u32 *from = h + unit / 4 * 64 + unit % 4 * 2;
-    for (bool there = false; !there;) {
-        there = true;
-#pragma unroll
-        for (int s = 0; s < 8; s++) {
-            uint2 two = ld_words2(from + 8 * s);
-            there = there && two.x && two.y;
-            d.v[s / 2 * 4 + s % 2] = __uint_as_float(~two.x), d.v[s / 2 * 4 + s % 2 + 2] = __uint_as_float(~two.y);
-        }
-        if (!there) poll_again();
-    }
-    return d;
+/* Until all of h is on its way, by one lane: whoever looks for its values sooner, all threads of all blocks, is in the
+ * way of the weights. That they have come is told by themselves. Where up takes long, what is there meanwhile becomes
+ * digits. */
+static __device__ inline void await_h(const gpu_decode_fused_args &a, const decode_fused_block &b, int turn) {
+    int halves = b.s->n_groups * (a.inter / PACK_ROWS) * 2;
+    if (threadIdx.x || up_takes_long(a, b)) return;
+    while ((int)ld_words2(a.words + DECODE_FUSED_READY + 2 * turn).x < halves) poll_again();
 }
 
-/* h as digits, each 64 values by themselves: units of 16 go round. */
+/* h as digits, each 64 values by themselves: a thread has every MULTIPLIERS-th four of them, so that a warp asks for
+ * whole lines: all blocks ask for the same ones. */
 static __device__ inline void fused_digits_of_h(const gpu_decode_fused_args &a, const decode_fused_block &b,
                                                 const gpu_u32 *h) {
-    enum { KEPT = 2 /* waited for together */ };
-    int all = b.s->n_rows * a.inter / 16;
+    enum { KEPT = 4, FOURS = PACK_COLS / 4 /* that share a scale: lanes beside each other */ };
+    int all = b.s->n_rows * a.inter / 4;
 #pragma unroll 1
-    for (int u0 = threadIdx.x; u0 - (int)threadIdx.x < all; u0 += KEPT * MULTIPLIERS) {
-        decode_int4_unit d[KEPT];
-#pragma unroll
-        for (int i = 0; i < KEPT; i++) d[i] = unit_of_h(h, all, u0 + i * MULTIPLIERS);
+    for (int first = threadIdx.x; first - (int)threadIdx.x < all; first += KEPT * MULTIPLIERS) {
+        uint4 v[KEPT];
 #pragma unroll
         for (int i = 0; i < KEPT; i++) {
-            int u = u0 + i * MULTIPLIERS;
-            float amax = unit_amax(d[i]);
-            amax = max_nan(amax, __shfl_xor_sync(~0u, amax, 1)), amax = max_nan(amax, __shfl_xor_sync(~0u, amax, 2));
-            if (u >= all) continue;
-            if (u % 4 == 0) b.share[u / 4] = b.s->weight[group_of(a, u / 4)] * (digits_scale(amax) / 16);
-            float one = digits_of_one(amax);
-            gpu_u8 *to = b.digits + u / 4 * 128 + u % 4 * 16;
-            gpu_u32 high[4], low[4];
+            int four = first + i * MULTIPLIERS;
+            v[i] = four < all ? ld_words4(h + four * 4) : uint4{~0u, ~0u, ~0u, ~0u};
+        }
 #pragma unroll
-            for (int s = 0; s < 4; s++) quick_digits(d[i].v + 4 * s, one, &high[s], &low[s]);
-            *(uint4 *)to = {high[0], high[1], high[2], high[3]};
-            *(uint4 *)(to + 64) = {low[0], low[1], low[2], low[3]};
+        for (int i = 0; i < KEPT; i++)
+            while (!v[i].x || !v[i].y || !v[i].z || !v[i].w) {
+                poll_again();
+                v[i] = ld_words4(h + (first + i * MULTIPLIERS) * 4);
+            }
+#pragma unroll
+        for (int i = 0; i < KEPT; i++) {
+            int four = first + i * MULTIPLIERS, group = four / FOURS;
+            if (i && four - (int)threadIdx.x >= all) break; /* of all threads */
+            const float f[4] = {__uint_as_float(~v[i].x), __uint_as_float(~v[i].y), __uint_as_float(~v[i].z),
+                                __uint_as_float(~v[i].w)};
+            float amax = max_nan(max_nan(fabsf(f[0]), fabsf(f[1])), max_nan(fabsf(f[2]), fabsf(f[3])));
+#pragma unroll
+            for (int d = 1; d < FOURS; d *= 2) amax = max_nan(amax, __shfl_xor_sync(~0u, amax, d));
+            gpu_u32 high, low;
+            quick_digits(f, digits_of_one(amax), &high, &low);
+            /* of a sixteen's fours 0 and 2, 1 and 3 have words together: columns c, c + 8, c + 1, c + 9 */
+            gpu_u32 other_high = (gpu_u32)__shfl_xor_sync(~0u, (int)high, 2),
+                    other_low = (gpu_u32)__shfl_xor_sync(~0u, (int)low, 2);
+            bool upper = four & 2;
+            high = upper ? __byte_perm(other_high, high, 0x7362) : __byte_perm(high, other_high, 0x5140);
+            low = upper ? __byte_perm(other_low, low, 0x7362) : __byte_perm(low, other_low, 0x5140);
+            if (four >= all) continue;
+            if (four % FOURS == 0) b.share[group] = b.s->weight[group_of(a, group)] * (digits_scale(amax) / 16);
+            gpu_u8 *to = b.digits + group * 128 + (four % 2 * 2 + upper) * 16 + four / 4 % 4 * 4;
+            *(gpu_u32 *)to = high, *(gpu_u32 *)(to + 64) = low;
         }
     }
 }
@@ -394,102 +405,185 @@ static __device__ inline void fused_put_after(const gpu_decode_fused_args &a, in
     if ((int)threadIdx.x % 32 == t && t < a.n) a.after.squares[t * GPU_DEFERRED_PARTS + item] = squares;
 }
 
-/* The shared expert's part of an item: a warp has every WARPS-th 16 columns. Column 2 t of the product is token t,
- * as in a sum of two digits; h of it lies behind the digits as bf16. */
-static __device__ inline void shared_product(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p,
-                                             float sums[2]) {
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stride = shared_stride(a);
-    const gpu_u8 *rows = b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS + lane % 16 * stride + lane / 16 * 16;
-    const gpu_u8 *h = b.shared_h + (lane / 8 < a.n ? lane / 8 : 0) * stride + lane % 4 * 4;
-    float c[4] = {0, 0, 0, 0};
-    for (int k = warp; k < a.shared_inter / 16; k += WARPS) {
-        gpu_u32 w[4];
-        const gpu_u32 v[2] = {*(const gpu_u32 *)(h + k * 32), *(const gpu_u32 *)(h + k * 32 + 16)};
-        ldmatrix4(w, rows + k * 32);
-        mma_bf16(c, w, v);
+/* What every item of down is multiplied by, for a warp whose blocks of an item are KEPT or fewer: of its blocks h's
+ * digits, and what they count for token t; of the shared expert two words for each 16 of its columns, of which it has
+ * every WARPS-th. Column 2 t of that product is token t, as in a sum of two digits. */
+template <int KEPT> struct kept_h {
+    int16_split<1> digits[KEPT];
+    float share[KEPT];
+    gpu_u32 chosen; /* a bit a block: token t has chosen its expert */
+};
+typedef struct {
+    gpu_u32 of[FFN_FUSED_INTER / 16 / WARPS][2];
+} kept_shared_h;
+
+/* Block `at` of an item's: the digits of h that it is multiplied by, and whether token t has chosen its expert. */
+static __device__ inline bool digits_of_block(const gpu_decode_fused_args &a, const decode_fused_block &b, int at,
+                                              int16_split<1> *digits, float *share) {
+    int across = a.inter / PACK_COLS, group = group_of(a, at), c = at - group * across, lane = threadIdx.x % 32,
+        row = b.s->row[group][lane / 8], of_t = b.s->row[group][lane % DECODE_INT4_TILE];
+    digits->of[0] = *(const uint4 *)(b.digits + ((row < 0 ? 0 : row) * across + c) * (2 * PACK_COLS) + lane % 8 * 16);
+    *share = of_t < 0 ? 0 : b.share[of_t * across + c];
+    return of_t >= 0;
+}
+template <int KEPT>
+static __device__ inline kept_h<KEPT> keep_h(const gpu_decode_fused_args &a, const decode_fused_block &b, int all) {
+    kept_h<KEPT> h = {};
+    if (!all) return h;
+#pragma unroll
+    for (int j = 0; j < KEPT; j++) { /* no branch: all loads are under way at once */
+        int at = j * WARPS + threadIdx.x / 32;
+        bool chosen = digits_of_block(a, b, at < all ? at : 0, &h.digits[j], &h.share[j]);
+        h.chosen |= (gpu_u32)(at < all && chosen) << j;
     }
+    return h;
+}
+static __device__ inline kept_shared_h keep_shared_h(const gpu_decode_fused_args &a, const decode_fused_block &b) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const gpu_u8 *from = b.shared_h + (lane / 8 < a.n ? lane / 8 : 0) * shared_stride(a) + lane % 4 * 4 + warp * 32;
+    kept_shared_h h = {};
+#pragma unroll
+    for (int j = 0; j < FFN_FUSED_INTER / 16 / WARPS; j++)
+        if (j * WARPS + warp < a.shared_inter / 16)
+#pragma unroll
+            for (int i = 0; i < 2; i++) h.of[j][i] = *(const gpu_u32 *)(from + j * WARPS * 32 + i * 16);
+    return h;
+}
+
+/* The shared expert's part of an item. */
+static __device__ inline void shared_product(const gpu_decode_fused_args &a, const decode_fused_block &b,
+                                             const kept_shared_h &h, pipeline *p, float sums[2]) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const gpu_u8 *rows =
+        b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS + lane % 16 * shared_stride(a) + lane / 16 * 16 + warp * 32;
+    float c[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int j = 0; j < FFN_FUSED_INTER / 16 / WARPS; j++)
+        if (j * WARPS + warp < a.shared_inter / 16) {
+            gpu_u32 w[4];
+            ldmatrix4(w, rows + j * WARPS * 32);
+            mma_bf16(c, w, h.of[j]);
+        }
     leave_slot(a, p);
     sums[0] = c[0], sums[1] = c[2];
 }
 
-/* A sum of an item that has yet to be written by its warp: what is added to it comes from memory, and whoever waited
- * for it would keep all others from the next item. */
+static __device__ inline void add_share(float sums[2], float share, const float one[1][2]) {
+    sums[0] = fmaf(share, one[0][0], sums[0]), sums[1] = fmaf(share, one[0][1], sums[1]);
+}
+
+/* The experts' part of an item, whose first slot is there. DECODE_FUSED_BLOCKS are of a slot, two of each warp, which
+ * are multiplied together: whether the second one is in the item only decides what is added. */
+template <int KEPT>
+static __device__ inline void kept_product(const gpu_decode_fused_args &a, const decode_fused_block &b,
+                                           const kept_h<KEPT> &h, int all, pipeline *p, float sums[2]) {
+    enum { TWO = DECODE_FUSED_BLOCKS / WARPS };
+    int warp = threadIdx.x / 32;
+#pragma unroll
+    for (int j = 0; j < KEPT; j += TWO) {
+        if (j && j * WARPS >= all) break;
+        if (j) await_item(b, *p);
+        const gpu_u8 *slot = b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS + warp * PACK_BYTES;
+        float one[TWO][1][2] = {};
+#pragma unroll
+        for (int k = 0; k < TWO; k++)
+            int4_multiply<1>(packed_weights_at(slot + k * WARPS * PACK_BYTES), h.digits[j + k], 1, one[k]);
+        leave_slot(a, p);
+#pragma unroll
+        for (int k = 0; k < TWO; k++)
+            if (h.chosen >> (j + k) & 1) add_share(sums, h.share[j + k], one[k]);
+    }
+}
+static __device__ inline void whole_product(const gpu_decode_fused_args &a, const decode_fused_block &b, int all,
+                                            pipeline *p, float sums[2]) {
+    int warp = threadIdx.x / 32;
+#pragma unroll 1
+    for (int f = 0;;) {
+        const gpu_u8 *slot = b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS;
+#pragma unroll
+        for (int k = warp; k < DECODE_FUSED_BLOCKS; k += WARPS) {
+            if (f + k >= all) continue;
+            float one[1][2] = {}, share;
+            int16_split<1> digits;
+            bool chosen = digits_of_block(a, b, f + k, &digits, &share);
+            int4_multiply<1>(packed_weights_at(slot + k * PACK_BYTES), digits, 1, one);
+            if (chosen) add_share(sums, share, one);
+        }
+        leave_slot(a, p);
+        f += DECODE_FUSED_BLOCKS;
+        if (f >= all) break;
+        await_item(b, *p);
+    }
+}
+
+/* An item's sums of a warp wait in shared memory until those of `together` items are there: one barrier for all, and a
+ * warp an item adds them. What they are added to comes from memory: whoever waited for it between the two barriers
+ * would keep all others from the next item. */
 typedef struct {
-    int item; /* -1: none */
+    int item;
     gpu_i64 out;
-    float total[2];
-    gpu_bf16 shared[2]; /* as stored, too */
+    gpu_bf16 shared[2]; /* as stored, as one_after */
     one_after after;
-} one_result;
-template <bool FEED> static __device__ inline void put_result(const gpu_decode_fused_args &a, const one_result &r) {
+} item_result;
+template <bool FEED> static __device__ inline item_result begin_result(const gpu_decode_fused_args &a, int item) {
+    int t = threadIdx.x % DECODE_INT4_TILE, row = item * PACK_ROWS + (int)threadIdx.x % 32 / 4;
+    item_result r = {};
+    r.item = item, r.out = t * (gpu_i64)a.hidden + row;
+    if (t < a.n && a.after.x) r.after = fused_read_after(a, r.out, row);
+    if (!FEED && t < a.n && a.shared_expert)
+        r.shared[0] = a.shared_expert[r.out], r.shared[1] = a.shared_expert[r.out + 8];
+    return r;
+}
+template <bool FEED>
+static __device__ inline void put_result(const gpu_decode_fused_args &a, const item_result &r, float v[2]) {
     int t = threadIdx.x % DECODE_INT4_TILE;
-    float v[2] = {r.total[0], r.total[1]};
     if (!FEED) v[0] += f32_of(r.shared[0]), v[1] += f32_of(r.shared[1]);
-    if (r.item < 0) return;
     if (a.after.x)
         fused_put_after(a, r.item, t, r.out, r.after, v);
     else if (t < a.n)
         a.out[r.out] = bf16_of(v[0]), a.out[r.out + 8] = bf16_of(v[1]);
 }
 
-template <bool FEED>
+template <bool FEED, int KEPT>
 static __device__ inline void fused_compute_down(const gpu_decode_fused_args &a, const decode_fused_block &b,
                                                  pipeline *p) {
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % DECODE_INT4_TILE, across = a.inter / PACK_COLS,
-        all = b.s->n_groups * across;
-    const gpu_u8 *digits = b.digits + lane % 8 * 16;
-    one_result mine = {};
-    mine.item = -1;
-    for (int i = 0;; i++) {
+    enum { SUMS = WARPS * 2 * 32 /* of an item */ };
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, all = b.s->n_groups * (a.inter / PACK_COLS), items = 0;
+    bool keep = all <= KEPT * WARPS;
+    kept_h<KEPT> h = {};
+    kept_shared_h of_shared = {};
+    if (keep) h = keep_h<KEPT>(a, b, all);
+    if (FEED) of_shared = keep_shared_h(a, b);
+    if (keep) multipliers_sync(); /* nobody reads share any more */
+    int together = keep ? 4 : 2;  /* as long as share is read, which lies behind two */
+    item_result mine = {};
+    for (;;) {
         int item = await_item(b, *p);
-        if (item < 0) break;
-        gpu_i64 out = t * (gpu_i64)a.hidden + item * PACK_ROWS + lane / 4;
-        bool last = i % WARPS == warp; /* who writes this item */
+        if (item < 0 || items == together) {
+            multipliers_sync();
+            float v[2] = {0, 0};
+            const float *of = b.sums + warp * SUMS + lane;
+#pragma unroll
+            for (int w = 0; w < WARPS && warp < items; w++) v[0] += of[w * 2 * 32], v[1] += of[(w * 2 + 1) * 32];
+            if (item >= 0) multipliers_sync(); /* the sums are read */
+            if (warp < items) put_result<FEED>(a, mine, v);
+            if (item < 0) break;
+            items = 0;
+        }
+        if (warp == items) mine = begin_result<FEED>(a, item);
         float sums[2] = {0, 0};
-        if (last) {
-            put_result<FEED>(a, mine);
-            mine.item = item, mine.out = out;
-            if (t < a.n && a.after.x) mine.after = fused_read_after(a, out, item * PACK_ROWS + lane / 4);
-            if (!FEED && t < a.n && a.shared_expert)
-                mine.shared[0] = a.shared_expert[out], mine.shared[1] = a.shared_expert[out + 8];
-        }
         if (FEED && a.shared_inter) {
-            shared_product(a, b, p, sums);
+            shared_product(a, b, of_shared, p, sums);
             await_item(b, *p);
         }
-#pragma unroll 1
-        for (int f = 0;;) {
-            const gpu_u8 *slot = b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS;
+        if (keep)
+            kept_product<KEPT>(a, b, h, all, p, sums);
+        else
+            whole_product(a, b, all, p, sums);
 #pragma unroll
-            for (int k = 0; k < DECODE_FUSED_BLOCKS; k += WARPS) {
-                int at = f + k + warp, group = group_of(a, at);
-                if (at >= all) continue;
-                float one[1][2] = {};
-                int c = at - group * across, row = b.s->row[group][lane / 8], of_t = b.s->row[group][t];
-                const int16_split<1> d = {
-                    {*(const uint4 *)(digits + ((row < 0 ? 0 : row) * across + c) * (2 * PACK_COLS))}};
-                int4_multiply<1>(packed_weights_at(slot + (k + warp) * PACK_BYTES), d, 1, one);
-                if (of_t >= 0) {
-                    float share = b.share[of_t * across + c];
-                    sums[0] = fmaf(share, one[0][0], sums[0]), sums[1] = fmaf(share, one[0][1], sums[1]);
-                }
-            }
-            leave_slot(a, p);
-            f += DECODE_FUSED_BLOCKS;
-            if (f >= all) break;
-            await_item(b, *p);
-        }
-        float *halves = b.sums + i % 2 * (WARPS * 2 * 32);
-#pragma unroll
-        for (int v = 0; v < 2; v++) halves[(warp * 2 + v) * 32 + lane] = sums[v];
-        multipliers_sync();
-        if (!last) continue;
-        mine.total[0] = mine.total[1] = 0;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++)
-            mine.total[0] += halves[w * 2 * 32 + lane], mine.total[1] += halves[(w * 2 + 1) * 32 + lane];
+        for (int v = 0; v < 2; v++) b.sums[items * SUMS + (warp * 2 + v) * 32 + lane] = sums[v];
+        items++;
     }
-    put_result<FEED>(a, mine);
 }
 
 /* What the next call counts begins at zero, once no block of this one looks at it; the other half of h's memory,
@@ -501,7 +595,8 @@ static __device__ inline void clear_other(const gpu_decode_fused_args &a, int tu
 static __device__ inline void leave_call(const gpu_decode_fused_args &a, int turn) {
     if (threadIdx.x % 32) return;
     if (atomicAdd(&a.words[DECODE_FUSED_LEFT], 1) + 1 != (int)gridDim.x) return;
-    a.words[DECODE_FUSED_LEFT] = 0, a.words[DECODE_FUSED_UP] = 0, a.words[DECODE_FUSED_DOWN + 1 - turn] = 0;
+    a.words[DECODE_FUSED_LEFT] = 0, a.words[DECODE_FUSED_UP] = 0, a.words[DECODE_FUSED_READY + 2 * (1 - turn)] = 0;
+    a.words[DECODE_FUSED_DOWN + 2 * (1 - turn)] = 0;
     a.words[DECODE_FUSED_TURN] = 1 - turn;
 }
 

@@ -41,8 +41,10 @@ enum {
     DECODE_FUSED_TURN = 0, /* 0 and 1 from call to call */
     DECODE_FUSED_LEFT = 2, /* blocks that have all of h */
     DECODE_FUSED_UP,       /* items that blocks took after their first */
-    DECODE_FUSED_DOWN,     /* [2]: by turn */
-    DECODE_FUSED_WORDS = DECODE_FUSED_DOWN + 2
+    /* two words a turn: halves of items of up that are on their way to memory; items of down that blocks took */
+    DECODE_FUSED_READY,
+    DECODE_FUSED_DOWN,
+    DECODE_FUSED_WORDS = DECODE_FUSED_READY + 4
 };
 typedef struct {
     const gpu_u8 *gate, *up, *down; /* of expert 0 */

@@ -4,10 +4,9 @@
  *
  * On top of decode_fused.cu, in front of its phases:
  *   first  the rows of the router and of the shared expert's gate and up are shared out among the blocks, whole
- *   rows, which are asked for
- *          before the kernel in front has ended and lie in the ring; a warp has every 16th 32 columns of all of
- *          them. Logits and h go
- *          through memory as decode_int4_one's h does: a word that is not zero is there. x becomes digits meanwhile.
+ *          rows, which are asked for before the kernel in front has ended and lie in the ring; a warp has every
+ *          16th 32 columns of all of them. Logits and h go through memory as decode_int4_one's h does: a word that
+ *          is not zero is there. x becomes digits meanwhile.
  *   gate   every block chooses the experts by itself, a warp a token (gate.cuh tells how), and sorts the pairs.
  * The shared expert's down product joins the items of down as a slot of their own, whose bytes are asked for into
  * the second-level cache while the gate waits.
@@ -50,7 +49,7 @@ static __device__ inline void ask_for_rows(const gpu_ffn_fused_args &f, const de
         const gpu_bf16 *from = i >= 2 * part.pairs
                                    ? f.router + (gpu_i64)(part.first_row + i - 2 * part.pairs) * a.hidden
                                    : (i % 2 ? f.up : f.gate) + (gpu_i64)(part.first_pair + i / 2) * a.hidden;
-        tma_bulk(b.ring + i * x_stride(a), from, (gpu_u32)a.hidden * 2, &b.s->first);
+        tma_bulk_once(b.ring + i * x_stride(a), from, (gpu_u32)a.hidden * 2, &b.s->first);
     }
 }
 static __device__ inline void ask_for_shared_down(const gpu_ffn_fused_args &f) {
@@ -60,13 +59,30 @@ static __device__ inline void ask_for_shared_down(const gpu_ffn_fused_args &f) {
         prefetch_l2(a.shared_down + (gpu_i64)from * a.shared_inter, (gpu_u32)(rows * a.shared_inter * 2));
 }
 
-/* The block's rows times x, ROWS at a time, and the words for the others; column 2 t of a product is token t. */
+/* 8 rows of w times 32 columns of x. */
+static __device__ inline void first_product(float one[4], float two[4], const gpu_u8 *w, const gpu_u32 x[4]) {
+    gpu_u32 m[4];
+    ldmatrix4(m, w);
+    const gpu_u32 m0[4] = {m[0], 0, m[1], 0}, m1[4] = {m[2], 0, m[3], 0};
+    mma_bf16(one, m0, x);
+    mma_bf16(two, m1, x + 2);
+}
+
+/* The block's rows times x, ROWS at a time, and the words for the others; column 2 t of a product is token t. A warp's
+ * first HELD times 32 columns of x are in registers before the rows come: shared memory would take as long for them as
+ * for the rows. */
+template <int HELD>
 static __device__ inline void first_products(const gpu_ffn_fused_args &f, const decode_fused_block &b,
                                              block_times *times) {
     const gpu_decode_fused_args &a = f.fused;
     ffn_fused_part part = ffn_part_of(f);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stride = x_stride(a), token = lane % 8 / 2;
+    int units = a.hidden / 32;
     const gpu_u8 *x = b.digits + (token < a.n ? token : 0) * stride + lane / 8 * 16;
+    gpu_u32 held[HELD > 0 ? HELD : 1][4];
+#pragma unroll
+    for (int j = 0; j < HELD; j++)
+        if (j * WARPS + warp < units) ldmatrix4(held[j], x + (j * WARPS + warp) * 64);
     block_mark(times, FFN_X_READ);
     mbarrier_wait(&b.s->first, 0);
     block_mark(times, FFN_ROWS);
@@ -74,14 +90,14 @@ static __device__ inline void first_products(const gpu_ffn_fused_args &f, const 
         int left = part.rows - i * ROWS;
         const gpu_u8 *w = b.ring + (i * ROWS + (lane % 8 < left ? lane % 8 : 0)) * stride + lane / 8 * 16;
         float one[4] = {0, 0, 0, 0}, two[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (int j = 0; j < HELD; j++)
+            if (j * WARPS + warp < units) first_product(one, two, w + (j * WARPS + warp) * 64, held[j]);
 #pragma unroll 4
-        for (int k = warp; k < a.hidden / 32; k += WARPS) {
-            gpu_u32 m[4], v[4];
-            ldmatrix4(m, w + k * 64);
+        for (int k = HELD * WARPS + warp; k < units; k += WARPS) {
+            gpu_u32 v[4];
             ldmatrix4(v, x + k * 64);
-            const gpu_u32 m0[4] = {m[0], 0, m[1], 0}, m1[4] = {m[2], 0, m[3], 0};
-            mma_bf16(one, m0, v);
-            mma_bf16(two, m1, v + 2);
+            first_product(one, two, w + k * 64, v);
         }
         float *all = b.sums + i % 2 * (WARPS * 32);
         all[warp * 32 + lane] = one[0] + two[0];
@@ -128,12 +144,67 @@ static __device__ inline void shared_h_as_bf16(const gpu_decode_fused_args &a, c
 /* The expert that is a lane's i-th. */
 static __device__ inline int expert_of(int i) { return i / 2 * 64 + (int)threadIdx.x % 32 * 2 + i % 2; }
 
+/* A warp's k largest keys in k rounds, of which each has the k-th-largest one's expert s->id's k-th; equal ones by the
+ * lowest expert. `key` is used up. */
+static __device__ inline void choose_by_rounds(gpu_u32 key[MINE], int k, int *ids) {
+    for (int r = 0; r < k; r++) {
+        gpu_u32 best = __reduce_max_sync(~0u, gate_largest<MINE>(key)), from[MINE];
+#pragma unroll
+        for (int i = 0; i < MINE; i++) from[i] = key[i] == best ? ~(gpu_u32)expert_of(i) : 0;
+        gpu_u32 at = ~__reduce_max_sync(~0u, gate_largest<MINE>(from)); /* the lowest of them */
+        if ((int)threadIdx.x % 32 == r) ids[r] = (int)at;
+#pragma unroll
+        for (int i = 0; i < MINE; i++)
+            if (at == (gpu_u32)expert_of(i)) key[i] = 0;
+    }
+}
+
+/* The two largest of N, as a tree. */
+typedef struct {
+    gpu_u32 first, second;
+} two_largest;
+template <int N> static __device__ inline two_largest two_largest_of(const gpu_u32 *v) {
+    if constexpr (N == 1) {
+        return {v[0], 0};
+    } else {
+        two_largest a = two_largest_of<N / 2>(v), b = two_largest_of<N - N / 2>(v + N / 2);
+        gpu_u32 lower = a.first < b.first ? a.first : b.first, second = a.second > b.second ? a.second : b.second;
+        return {a.first > b.first ? a.first : b.first, lower > second ? lower : second};
+    }
+}
+
+/* The same where every lane has two of the chosen at most, and none is equal to one of another lane, or to one that is
+ * not chosen; else false, and `key` as it was. Rounds are short: a lane looks at its two largest alone. */
+static __device__ inline bool choose_quickly(const gpu_u32 key[MINE], int k, int *ids) {
+    two_largest mine = two_largest_of<MINE>(key);
+    gpu_u32 top = mine.first, next = mine.second, rounds = 0 /* a byte each that this lane had, the last one lowest */,
+            least = 0;
+#pragma unroll 1
+    for (int r = 1; r <= k; r++) {
+        least = __reduce_max_sync(~0u, top);
+        if (top == least) rounds = rounds << 8 | (gpu_u32)r, top = next, next = 0;
+    }
+    int chosen = (rounds != 0) + (rounds > 255), first = 0, second = 0, count = 0;
+#pragma unroll
+    for (int i = MINE - 1; i >= 0; i--) first = key[i] == mine.first ? expert_of(i) : first;
+#pragma unroll
+    for (int i = 0; i < MINE; i++) {
+        second = key[i] == mine.second ? expert_of(i) : second; /* the other one if both are equal */
+        count += key[i] >= least;
+    }
+    int all = __popc(__ballot_sync(~0u, chosen > 0)) + __popc(__ballot_sync(~0u, chosen > 1));
+    if (__ballot_sync(~0u, count != chosen) || all != k) return false;
+    if (chosen == 1) ids[rounds - 1] = first;
+    if (chosen == 2) ids[(rounds >> 8) - 1] = first, ids[(rounds & 255) - 1] = second;
+    return true;
+}
+
 /* The gate of token t, as gate.cuh's gate_row, by one warp, which waits for the logits (dry: does not). */
 static __device__ inline void ffn_choose_experts(const gpu_ffn_fused_args &f, decode_fused_state *s,
                                                  const gpu_u32 *words, const float bias[MINE], float *logits, int t,
                                                  bool dry) {
     const gpu_decode_fused_args &a = f.fused;
-    int lane = threadIdx.x % 32, mine = 0;
+    int lane = threadIdx.x % 32, *ids = s->id + t * a.k;
     gpu_u32 key[MINE];
     bool nan = false;
     for (bool there = false; !there;) {
@@ -157,21 +228,15 @@ static __device__ inline void ffn_choose_experts(const gpu_ffn_fused_args &f, de
         key[i] = here ? gate_key_of(score) : 0;
     }
     nan = __ballot_sync(~0u, nan) != 0;
-    __syncwarp(); /* any lane reads the logits of the chosen */
-    for (int r = 0; r < a.k; r++) {
-        gpu_u32 best = __reduce_max_sync(~0u, gate_largest<MINE>(key)), from[MINE];
-#pragma unroll
-        for (int i = 0; i < MINE; i++) from[i] = key[i] == best ? ~(gpu_u32)expert_of(i) : 0;
-        gpu_u32 at = ~__reduce_max_sync(~0u, gate_largest<MINE>(from)); /* the lowest of them */
-        if (lane == r) mine = (int)at;
-#pragma unroll
-        for (int i = 0; i < MINE; i++)
-            if (at == (gpu_u32)expert_of(i)) key[i] = 0;
-    }
-    if (nan) mine = lane;
-    float weight = lane < a.k ? sigmoid(logits[mine]) : 0.0f, sum = warp_sum(weight);
+    bool chosen = choose_quickly(key, a.k, ids);
+    if (!chosen && !dry) choose_by_rounds(key, a.k, ids);
+    __syncwarp();
+    if ((nan || (!chosen && dry)) && lane < a.k) ids[lane] = lane;
+    __syncwarp(); /* any lane reads the ids, and the logits of the chosen */
+    float weight = lane < a.k ? sigmoid(logits[ids[lane]]) : 0.0f, sum = weight;
+    for (int d = 16; d; d /= 2) /* behind k there are zeros */
+        if (d < a.k) sum += __shfl_xor_sync(~0u, sum, d);
     if (lane >= a.k) return;
-    s->id[t * a.k + lane] = mine;
     s->pair_weight[t * a.k + lane] = nan ? NAN : __fdividef(weight, f.norm ? sum + 1e-20f : 1.0f) * f.scale;
 }
 
@@ -202,28 +267,33 @@ static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const
     int turn = (int)ld_words2(a.words).x; /* DECODE_FUSED_TURN */
     if (t == 0 && threadIdx.x % 32 == 0) b.s->turn = turn;
     if (t == 0) named_barrier_arrive(4, MULTIPLIERS + 32);
-        /* Once for nothing, so that the instructions are in the caches when the words come. */
 #pragma unroll 1
     for (int dry = 1; dry >= 0; dry--) {
-        /* sooner, to look for words would be in the way of other blocks */
-        if (!dry) named_barrier_sync(3, FFN_FUSED_THREADS);
-        if (!dry && t == 0) ask_for_shared_down(f);
+        if (!dry) {
+            named_barrier_sync(3, FFN_FUSED_THREADS);
+            if (t == 0) ask_for_shared_down(f);
+        }
         if (t < a.n)
             ffn_choose_experts(f, b.s, f.words + turn * FFN_FUSED_WORDS + t * GPU_GATE_EXPERTS, bias,
                                (float *)(b.shared_h + a.n * shared_stride(a)) + t * GPU_GATE_EXPERTS, t, dry);
+        named_barrier_sync(5, GATE_WARPS * 32);
+        if (t) continue;
+        if (!dry) block_mark(times, FFN_CHOSEN, COPIER * 32);
+        if (TOKENS == 1)
+            plan_one(a, b.s);
+        else
+            plan_pairs(a, b.s, b.s->id, b.s->pair_weight);
+    }
+    if (t == 0) {
+        named_barrier_arrive(2, MULTIPLIERS + 32);
+        block_mark(times, FFN_PLANNED, COPIER * 32);
+        fused_copy_up(a, b, first, &p);
+        if (threadIdx.x % 32 == 0) b.s->down = p;
     }
     named_barrier_sync(5, GATE_WARPS * 32);
-    if (t) return;
-    block_mark(times, FFN_CHOSEN, COPIER * 32);
-    if (TOKENS == 1)
-        plan_one(a, b.s);
-    else
-        plan_pairs(a, b.s, b.s->id, b.s->pair_weight);
-    named_barrier_arrive(2, MULTIPLIERS + 32);
-    block_mark(times, FFN_PLANNED, COPIER * 32);
-    fused_copy_up(a, b, first, &p);
-    fused_copy_down<true>(a, b, &p);
-    leave_call(a, turn);
+    p = b.s->down;
+    fused_copy_down<true>(a, b, &p, up_takes_long(a, b) ? 1 : GATE_WARPS);
+    if (t == 0) leave_call(a, turn);
 }
 
 template <int TOKENS>
@@ -237,7 +307,7 @@ static __device__ inline void ffn_fused_one(const gpu_ffn_fused_args &a, gpu_u8 
         return;
     }
     pdl_wait();
-    digits_of_x<TOKENS, true>(f, b, [&] { first_products(a, b, times); });
+    digits_of_x<TOKENS, true>(f, b, [&] { first_products<TOKENS == 1 ? 10 : TOKENS == 2 ? 8 : 2>(a, b, times); });
     int turn = b.s->turn;
     gpu_u32 *words = a.words + turn * FFN_FUSED_WORDS, *h = f.h + turn * DECODE_FUSED_H,
             *other = a.words + (1 - turn) * FFN_FUSED_WORDS;
@@ -251,13 +321,14 @@ static __device__ inline void ffn_fused_one(const gpu_ffn_fused_args &a, gpu_u8 
     block_mark(times, FFN_UP_FIRST);
     fused_compute_up(f, b, h, &p);
     block_mark(times, FFN_UP_DONE);
+    await_h(f, b, turn);
     multipliers_sync(); /* digits of h come where those of x were */
     fused_digits_of_h(f, b, h);
     multipliers_sync();
     block_mark(times, FFN_H);
     if (times) consumer_wait(p);
     block_mark(times, FFN_DOWN_FIRST);
-    fused_compute_down<true>(f, b, &p);
+    fused_compute_down<true, TOKENS == 1 ? 4 : 8>(f, b, &p);
 }
 
 /* Grid: as many blocks as processors, at most. By the most tokens that they take: fewer instructions that have to
