@@ -5,19 +5,17 @@
  * weights. Here
  *   x      becomes digits (int16_split.cuh) in every block by itself, while the first weights are on their way;
  *   up     items (expert, 16 rows of gate and of up), a sixteenth of the columns a warp, as in decode_int4.cu; h
- *   goes
- *   through memory, where a word
- *          that is not zero is there: no counter, no fence;
+ *          goes through memory, where a word that is not zero is there: no fence, and a counter only to know when
+ *          to look;
  *   h      of all pairs becomes digits in every block, each 64 values by themselves; meanwhile the first weights of
- *   down come;
+ *          down come;
  *   down   items of 16 rows of the result, with all experts: their blocks of 16 x 64 weights go round the warps,
- *   whose sums, each times its
- *          pair's weight, are added in shared memory in the order of the warps. No products of pairs in memory, no
- *          sum behind.
+ *          whose sums, each times its pair's weight, are added in shared memory in the order of the warps. No
+ *          products of pairs in memory, no sum behind.
  *
  * Column t of every product is token t, chosen or not: experts of several tokens are read once. Blocks wait for each
- * other's h: the grid is at most the processors. Items are taken as there is room in the ring (decode_int4.cu tells
- * why). How a row is summed depends on which experts the other rows have.
+ * other's h: the grid is at most the processors. Items of up, and where that takes long of down, are taken as there is
+ * room in the ring (decode_int4.cu tells why). How a row is summed depends on which experts the other rows have.
  *
  * Bytes: experts * (3 inter hidden) * 9/16: 25 MB at 1 token of a TP8 rank of Kimi-K2.5, 5.7 us at 4.35 TB/s. */
 #include "kernels/gpu/moe/decode_fused.cuh"

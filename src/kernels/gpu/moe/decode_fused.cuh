@@ -10,7 +10,7 @@ enum {
     WARPS = DECODE_INT4_WARPS,
     COPIER = DECODE_INT4_WARPS,
     MULTIPLIERS = WARPS * 32,
-    SOON = 4 /* items of up a block */
+    SOON = 4 /* items of up a block: with more of them up takes long */
 };
 
 typedef struct {
@@ -54,7 +54,7 @@ static __device__ inline void open_ring(const gpu_decode_fused_args &a, const de
 
 static __device__ inline void multipliers_sync() { named_barrier_sync(1, MULTIPLIERS); }
 
-/* ---- the copier: a warp ---- */
+/* ---- the copier: a warp; in down there may be several ---- */
 
 /* Experts in the order of the pairs, each once; rows of h: (expert, token), each once. */
 static __device__ inline void plan_pairs(const gpu_decode_fused_args &a, decode_fused_state *s, const int *ids,
@@ -84,10 +84,13 @@ static __device__ inline void plan_pairs(const gpu_decode_fused_args &a, decode_
     __syncwarp();
 }
 
-/* Waits until the slot is free; `bytes` of the item follow, of which the first copier tells. */
+/* Waits until the slot is free; `bytes` of the item follow, of which the first copier tells. Of several copiers it
+ * alone waits for the slot, and all others for it at every slot: by itself, one that has nothing to copy into a slot
+ * could miss that it was filled and used up meanwhile. */
 static __device__ inline gpu_u8 *fused_open_slot(const decode_fused_block &b, const pipeline &p, int item,
-                                                 gpu_u32 bytes) {
-    producer_acquire(p);
+                                                 gpu_u32 bytes, int copiers) {
+    if (threadIdx.x / 32 == COPIER) producer_acquire(p);
+    if (copiers > 1) named_barrier_sync(5, copiers * 32);
     if (threadIdx.x == COPIER * 32) {
         b.s->item[p.stage] = item;
         mbarrier_expect(pipeline_full(p), bytes);
@@ -130,13 +133,13 @@ static __device__ inline void fused_copy_up(const gpu_decode_fused_args &a, cons
             gpu_u32 bytes = left < DECODE_INT4_WEIGHTS / 2 ? left : DECODE_INT4_WEIGHTS / 2;
             left -= bytes;
             if (!left) took = take_item(&a.words[DECODE_FUSED_UP]);
-            gpu_u8 *slot = fused_open_slot(b, *p, item, 2 * bytes);
+            gpu_u8 *slot = fused_open_slot(b, *p, item, 2 * bytes, 1);
             if (lane < 2) tma_bulk_once(slot + lane * (DECODE_INT4_WEIGHTS / 2), from, bytes, pipeline_full(*p));
             from += bytes, last = *p;
             pipeline_next(*p, a.slots);
         }
     }
-    fused_open_slot(b, *p, -1, 0);
+    fused_open_slot(b, *p, -1, 0, 1);
     pipeline_next(*p, a.slots);
     /* Where up takes long, down's weights have time while h is on its way; before, they would be in the way of other
      * blocks' weights of up. */
@@ -155,7 +158,7 @@ static __device__ inline void copy_shared_down(const gpu_decode_fused_args &a, c
                                                int item, int copiers) {
     int row = (int)threadIdx.x / 32 - COPIER + (int)threadIdx.x % 32 * copiers, bytes = a.shared_inter * 2;
     if (!a.shared_inter) return;
-    gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)bytes * PACK_ROWS);
+    gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)bytes * PACK_ROWS, copiers);
     if (row < PACK_ROWS)
         tma_bulk_once(slot + row * shared_stride(a), a.shared_down + ((gpu_i64)item * PACK_ROWS + row) * a.shared_inter,
                       (gpu_u32)bytes, pipeline_full(*p));
@@ -163,9 +166,9 @@ static __device__ inline void copy_shared_down(const gpu_decode_fused_args &a, c
 }
 
 /* Blocks of weights of an item of down: those of the first expert, then of the next. A slot has DECODE_FUSED_BLOCKS of
- * them. By `copiers` warps from COPIER on, each of which waits for the slots by itself: a copy takes a warp some 50
+ * them. By `copiers` warps from COPIER on, together at every slot: a copy takes a warp some 50
  * cycles, and an item has one for each expert and row of the shared one: one warp alone is slower than the memory.
- * Where up takes long, down has more than the ring holds: there one copier takes items one by one. */
+ * Where up takes long, down has much more than the ring holds: there one copier takes items one by one. */
 template <bool FEED>
 static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p,
                                               int copiers) {
@@ -178,7 +181,7 @@ static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, co
         for (int f = 0; f == 0 || f < all; f += DECODE_FUSED_BLOCKS, pipeline_next(*p, a.slots)) {
             int end = all - f < DECODE_FUSED_BLOCKS ? all : f + DECODE_FUSED_BLOCKS;
             if (take && end == all) took = take_item(&a.words[DECODE_FUSED_DOWN + 2 * b.s->turn]);
-            gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES);
+            gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES, copiers);
             for (int g = group_of(a, f) + mine; g * across < end; g += 32 * copiers) {
                 int from = g * across < f ? f : g * across, to = (g + 1) * across < end ? (g + 1) * across : end;
                 tma_bulk_once(slot + (from - f) * PACK_BYTES,
@@ -188,7 +191,7 @@ static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, co
             }
         }
     }
-    fused_open_slot(b, *p, -1, 0);
+    fused_open_slot(b, *p, -1, 0, copiers);
 }
 
 /* ---- the warps that multiply ---- */
@@ -586,8 +589,8 @@ static __device__ inline void fused_compute_down(const gpu_decode_fused_args &a,
     }
 }
 
-/* What the next call counts begins at zero, once no block of this one looks at it; the other half of h's memory,
- * where the call before had its own, too. */
+/* What the next call counts begins at zero: UP, once no block of this one looks at it; what there is by turn (h's
+ * memory, too), where the call before had its own. */
 static __device__ inline void clear_other(const gpu_decode_fused_args &a, int turn) {
     gpu_u32 *other = a.h + (1 - turn) * DECODE_FUSED_H;
     for (int i = blockIdx.x * MULTIPLIERS + threadIdx.x; i < DECODE_FUSED_H; i += gridDim.x * MULTIPLIERS) other[i] = 0;

@@ -39,7 +39,7 @@ enum {
     DECODE_FUSED_STATE = 2048, /* bytes */
     /* words */
     DECODE_FUSED_TURN = 0, /* 0 and 1 from call to call */
-    DECODE_FUSED_LEFT = 2, /* blocks that have all of h */
+    DECODE_FUSED_LEFT = 2, /* blocks that have asked for all weights */
     DECODE_FUSED_UP,       /* items that blocks took after their first */
     /* two words a turn: halves of items of up that are on their way to memory; items of down that blocks took */
     DECODE_FUSED_READY,

@@ -18,7 +18,7 @@
 #include "kernels/gpu/rows/gate.cuh"
 
 enum {
-    GATE_WARPS = DECODE_INT4_TILE, /* the first of them is the copier */
+    GATE_WARPS = DECODE_INT4_TILE, /* the first of them is the copier, in down all are */
     FFN_FUSED_THREADS = MULTIPLIERS + GATE_WARPS * 32,
     MINE = GPU_GATE_EXPERTS / 32, /* scores of a lane */
     ROWS = 8                      /* of a product of the first phase */
@@ -144,8 +144,8 @@ static __device__ inline void shared_h_as_bf16(const gpu_decode_fused_args &a, c
 /* The expert that is a lane's i-th. */
 static __device__ inline int expert_of(int i) { return i / 2 * 64 + (int)threadIdx.x % 32 * 2 + i % 2; }
 
-/* A warp's k largest keys in k rounds, of which each has the k-th-largest one's expert s->id's k-th; equal ones by the
- * lowest expert. `key` is used up. */
+/* Of a warp's k largest keys the experts, one a round: round r puts the expert of the r-th largest into ids[r]; of
+ * equal keys the lowest expert comes first. `key` is used up. */
 static __device__ inline void choose_by_rounds(gpu_u32 key[MINE], int k, int *ids) {
     for (int r = 0; r < k; r++) {
         gpu_u32 best = __reduce_max_sync(~0u, gate_largest<MINE>(key)), from[MINE];
@@ -267,9 +267,11 @@ static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const
     int turn = (int)ld_words2(a.words).x; /* DECODE_FUSED_TURN */
     if (t == 0 && threadIdx.x % 32 == 0) b.s->turn = turn;
     if (t == 0) named_barrier_arrive(4, MULTIPLIERS + 32);
+        /* once for nothing, so that the instructions are in the caches when the words come */
 #pragma unroll 1
     for (int dry = 1; dry >= 0; dry--) {
         if (!dry) {
+            /* sooner, to look for words would be in the way of other blocks */
             named_barrier_sync(3, FFN_FUSED_THREADS);
             if (t == 0) ask_for_shared_down(f);
         }
