@@ -13,6 +13,10 @@ typedef struct {
     weight_format format;
 } shape;
 
+/* Scores by which all rows choose clearly; all of them equal, so that the lowest experts are chosen; those of e and e +
+ * 2 equal, which two lanes of ffn_fused.cu's gate have; the highest of two experts in each 64, which one lane has. */
+typedef enum { SCORES_CLEAR, SCORES_EQUAL, SCORES_OF_TWINS, SCORES_OF_A_LANE } scores_kind;
+
 typedef struct {
     check_weight router, gate, up, down, bias, experts, before, norm;
     check_act in, x, d, h, inter, shared;
@@ -39,9 +43,9 @@ static check_weight ffn_make_experts(check *c, const shape *s) {
 
 enum { BEFORE = 128 /* columns of the product in front */ };
 
-static layer make_layer(check *c, const shape *s) {
+static layer make_layer(check *c, const shape *s, scores_kind scores) {
     f32 wide = 1.0f / sqrtf((f32)s->hidden);
-    layer l = {.router = check_matrix(c, WK_LINEAR, WF_BF16, s->experts, s->hidden, wide),
+    layer l = {.router = check_matrix(c, WK_LINEAR, WF_BF16, s->experts, s->hidden, scores ? 0 : wide),
                .before = check_matrix(c, WK_LINEAR, WF_BF16, s->hidden, BEFORE, 1.0f / sqrtf((f32)BEFORE)),
                .norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, s->hidden, 1.0f),
                .experts = ffn_make_experts(c, s),
@@ -122,11 +126,18 @@ static f32 margin(const shape *s, const f32 *logits, const f32 *bias) {
     return least;
 }
 
-/* A bias with which all rows choose clearly. */
-static void choose_bias(check *c, const shape *s, layer *l, const f32 *logits) {
+/* logits: of SCORES_CLEAR; else all 0. */
+static void choose_bias(check *c, const shape *s, layer *l, const f32 *logits, scores_kind scores) {
     u8 *m = check_alloc(c, synth_weight_bytes(WF_F32, 1, s->experts));
     weight_view v = {0};
-    for (int i = 0; i < 3000; i++) {
+    if (scores) v = synth_weight(&c->rng, WF_F32, 1, s->experts, 0.1f, m);
+    for (i64 e = 0; scores && e < s->experts; e++) {
+        f32 b = scores == SCORES_EQUAL      ? 0.25f
+                : scores == SCORES_OF_TWINS ? (f32)(e & ~2) / 1000
+                                            : (f32)(e % 64 < 2) + (f32)e / 1000;
+        memcpy(m + e * 4, &b, 4);
+    }
+    for (int i = 0; !scores && i < 3000; i++) {
         v = synth_weight(&c->rng, WF_F32, 1, s->experts, 0.1f, m);
         if (margin(s, logits, (const f32 *)(const void *)m) > 2e-3f) break;
         if (i == 2999) check_fail(c, "feed: no bias leaves a margin");
@@ -143,15 +154,15 @@ static void ffn_run(const ops *o, const shape *s, layer *l, bool dev, bool defer
 }
 
 /* later: rows before and behind may be finished later. bad: a row with a NaN. */
-static void moe_ffn_case(check *c, const shape *s, bool deferred, bool bad) {
-    layer l = make_layer(c, s);
+static void moe_ffn_case(check *c, const shape *s, scores_kind scores, bool deferred, bool bad) {
+    layer l = make_layer(c, s, scores);
     i64 n = s->n, h = s->hidden, worst = n / 2;
     f64 bound = check_moe_bound(c, s->format);
     check_act first = check_output(c, n * h), again = check_output(c, n * h);
     ffn_run(c->ref, s, &l, false, deferred);
     moe_ffn_args b = moe_ffn_of(s, &l, false, deferred);
     fused_linear_group(c->ref, &b.linear_group);
-    choose_bias(c, s, &l, l.scores);
+    choose_bias(c, s, &l, l.scores, scores);
     b.gate.bias = l.bias.ref;
     b.moe.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe.moe));
     fused_moe_ffn(c->ref, &b);
@@ -214,7 +225,10 @@ void check_moe_ffn(check *c) {
                                  {16, 7168, 64, 48, 3, 256, WF_INT4_GROUP}, {64, 7168, 64, 48, 3, 256, WF_INT4_GROUP},
                                  {1, 7168, 256, 16, 8, 256, WF_NVFP4},      {16, 7168, 64, 48, 3, 256, WF_MXFP4}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
-        for (int mode = 0; mode < 4; mode++) moe_ffn_case(c, &all[i], mode & 1, mode & 2);
+        for (int mode = 0; mode < 4; mode++) moe_ffn_case(c, &all[i], SCORES_CLEAR, mode & 1, mode & 2);
     for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
-        for (int mode = 0; mode < 4; mode++) moe_ffn_case(c, &real[i], mode & 1, mode & 2);
+        for (int mode = 0; mode < 4; mode++) moe_ffn_case(c, &real[i], SCORES_CLEAR, mode & 1, mode & 2);
+    static const shape chosen[] = {{1, 256, 64, 72, 4, 64, WF_INT4_GROUP}, {4, 256, 64, 72, 8, 64, WF_INT4_GROUP}};
+    for (size_t i = 0; i < COUNT_OF(chosen); i++)
+        for (int kind = SCORES_EQUAL; kind <= SCORES_OF_A_LANE; kind++) moe_ffn_case(c, &chosen[i], kind, true, false);
 }
