@@ -142,6 +142,8 @@ def test_streamed_answer(page):
     assert len(texts(page, ".inside")[0]) > 20
     # how many depends on how fast the server is: 11 to 15 on a fast machine, more on others
     assert page.js("seen.size") > 6, "it grew bit by bit"
+    thought = [int(n) for n in re.findall(r"reasoning(\d+)/0", page.js("[...seen].join(' ')"))]
+    assert len(thought) > 3 and thought == sorted(thought), "the thought only grew"
     facts = texts(page, ".facts .parts span")
     assert [f for f in facts if f.endswith(" tok/s")] and [f for f in facts if f.startswith("first after ")]
     assert [f for f in facts if f.endswith(" tokens")] and [f for f in facts if re.match(r"prompt \d+", f)]
