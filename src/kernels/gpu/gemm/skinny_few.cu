@@ -4,8 +4,10 @@
  * Bytes: the weights once, 2 * rows * cols, which bounds it; x, whole, once a tile, from the second-level cache.
  *
  * One lane asks for everything: weights in boxes of 8 KB by the copy engine, as many as the ring holds before the
- * kernel in front has ended, then x, a row a copy. Eight warps multiply (mma.sync): of a box's sixteen squares of 16
- * rows by 16 columns each has two, of the same rows; the warps' sums meet in shared memory, in their order. In
+ * kernel in front has ended, then x, a row a copy. A single row of x comes by the threads that multiply, and the first
+ * boxes a few at a time: 2 % of a step of one sequence (docs/lab/2026-12-01-first-boxes.md).
+ * Eight warps multiply (mma.sync): of a box's sixteen squares of 16 rows by 16 columns each has two, of the same rows;
+ * the warps' sums meet in shared memory, in their order. In
  * skinny_splitk.cu what is there already takes 185 ns for 9 KB: 128 threads tell a barrier of it, and products of wgmma
  * follow each other slowly (docs/lab/2026-12-01-blocks-seen.md).
  *
@@ -14,8 +16,14 @@
 #include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 
-enum { MULTIPLIERS = GPU_THREADS, BOX = 8192 };
-
+enum {
+    MULTIPLIERS = GPU_THREADS,
+    BOX = 8192,
+    /* One row of x: of the first PACED boxes AT_FIRST are under way at once, fewer than the ring has stages. The memory
+     * brings as much, and neither the news that the kernel in front has ended nor x wait behind 96 KB a block. */
+    AT_FIRST = 4,
+    PACED = 9
+};
 typedef struct {
     gpu_u64 full[SKINNY_FEW_STAGES], empty[SKINNY_FEW_STAGES], x_full;
     float scales[SKINNY_FEW_ROWS], squares[GPU_WARPS];
@@ -32,28 +40,56 @@ static __device__ inline skinny_few_at skinny_few_find(const gpu_skinny_few_args
     return {part, (part ? tile - a.part[part - 1].tiles : tile) * rows};
 }
 
-/* x as it lies, rows a.x_pitch bytes apart: they meet no bank twice. */
-template <int GROUPS>
-static __device__ inline void skinny_few_ask(const gpu_skinny_few_args &a, skinny_few_state *s, unsigned char *ring,
-                                             unsigned char *x) {
-    enum { ROWS = 16 * GROUPS, UNITS = 4 / GROUPS };
-    const skinny_few_at at = skinny_few_find(a, ROWS);
-    const int ahead = a.boxes < a.stages ? a.boxes : a.stages;
-    pipeline p = pipeline_begin(s->full, s->empty);
-    for (int b = 0; b < ahead; b++) {
-        mbarrier_expect(pipeline_full(p), BOX);
-        tma_load_once(ring + p.stage * BOX, &a.map[at.part], 0, at.row, b * UNITS, pipeline_full(p));
-        pipeline_next(p, a.stages);
-    }
-    pdl_wait();
+/* x lies there as here, rows a.x_pitch bytes apart: they meet no bank twice. One row comes by the threads that multiply,
+ * more by the copy engine. */
+static __device__ inline void skinny_few_one_row(const gpu_skinny_few_args &a, unsigned char *x) {
+    for (int i = threadIdx.x; i < a.cols / 8; i += MULTIPLIERS) cp_async16(x + i * 16, a.x + i * 8);
+    cp_async_commit();
+}
+static __device__ inline void skinny_few_rows(const gpu_skinny_few_args &a, skinny_few_state *s, unsigned char *x) {
     fence_async_global(); /* of what the kernels before have written */
     mbarrier_expect(&s->x_full, (gpu_u32)(a.n * a.cols * 2));
     for (int i = 0; i < a.n; i++) tma_bulk(x + i * a.x_pitch, a.x + i * a.x_stride, (gpu_u32)a.cols * 2, &s->x_full);
+}
+
+/* Box b of the tile, into the ring's next stage. */
+template <int GROUPS>
+static __device__ inline void skinny_few_ask_for(const gpu_skinny_few_args &a, const skinny_few_at &at,
+                                                 unsigned char *ring, int b, pipeline &p) {
+    enum { UNITS = 4 / GROUPS };
+    mbarrier_expect(pipeline_full(p), BOX);
+    tma_load_once(ring + p.stage * BOX, &a.map[at.part], 0, at.row, b * UNITS, pipeline_full(p));
+    pipeline_next(p, a.stages);
+}
+
+template <int GROUPS>
+static __device__ inline void skinny_few_ask(const gpu_skinny_few_args &a, skinny_few_state *s, unsigned char *ring,
+                                             unsigned char *x) {
+    const skinny_few_at at = skinny_few_find(a, 16 * GROUPS);
+    const int ahead = a.boxes < a.stages ? a.boxes : a.stages;
+    pipeline p = pipeline_begin(s->full, s->empty);
+    for (int b = 0; b < ahead; b++) skinny_few_ask_for<GROUPS>(a, at, ring, b, p);
+    pdl_wait();
+    skinny_few_rows(a, s, x);
     for (int b = ahead; b < a.boxes; b++) {
         producer_acquire(p);
-        mbarrier_expect(pipeline_full(p), BOX);
-        tma_load_once(ring + p.stage * BOX, &a.map[at.part], 0, at.row, b * UNITS, pipeline_full(p));
-        pipeline_next(p, a.stages);
+        skinny_few_ask_for<GROUPS>(a, at, ring, b, p);
+    }
+}
+
+/* The same of one row of x, which others ask for. */
+template <int GROUPS>
+static __device__ inline void skinny_few_ask_paced(const gpu_skinny_few_args &a, skinny_few_state *s,
+                                                   unsigned char *ring) {
+    const skinny_few_at at = skinny_few_find(a, 16 * GROUPS);
+    pipeline p = pipeline_begin(s->full, s->empty), there = p;
+    for (int b = 0; b < a.boxes; b++) {
+        if (b >= AT_FIRST && b < PACED) {
+            consumer_wait(there);
+            pipeline_next(there, a.stages);
+        }
+        if (b >= a.stages) producer_acquire(p);
+        skinny_few_ask_for<GROUPS>(a, at, ring, b, p);
     }
 }
 
@@ -80,7 +116,8 @@ static __device__ inline void skinny_few(const gpu_skinny_few_args &a, unsigned 
     }
     __syncthreads();
     if (warp == GPU_WARPS) {
-        if (lane == 0) skinny_few_ask<GROUPS>(a, s, ring, x);
+        if (lane == 0 && a.n == 1) skinny_few_ask_paced<GROUPS>(a, s, ring);
+        if (lane == 0 && a.n > 1) skinny_few_ask<GROUPS>(a, s, ring, x);
         return;
     }
     const skinny_few_at at = skinny_few_find(a, ROWS);
@@ -90,6 +127,7 @@ static __device__ inline void skinny_few(const gpu_skinny_few_args &a, unsigned 
     float weight = AFTER && r < part.rows ? a.after.weight[r] : 0.0f;
     gpu_bf16 x_old = {};
     pdl_wait();
+    if (a.n == 1) skinny_few_one_row(a, x);
     block_mark(times, SKINNY_WAITED);
     if (AFTER && r < part.rows && token < a.n) x_old = a.after.x[token * part.rows + r];
     if (!AFTER && a.deferred.squares && warp < a.n) {
@@ -103,7 +141,11 @@ static __device__ inline void skinny_few(const gpu_skinny_few_args &a, unsigned 
             w1 = (second / 4 * ROWS + group * 16) * 128 + swizzled(lane % 16, second % 4 * 2 + lane / 16);
     const unsigned char *of_x =
         x + (lane % 8 < a.n ? lane % 8 : 0) * a.x_pitch + (lane < 16 ? step : second) * 32 + lane / 8 % 2 * 16;
-    mbarrier_wait(&s->x_full, 0);
+    if (a.n == 1) {
+        cp_async_wait<0>();
+        named_barrier_sync(1, MULTIPLIERS);
+    } else
+        mbarrier_wait(&s->x_full, 0);
     if (times) consumer_wait(p);
     block_mark(times, SKINNY_FIRST);
 #pragma unroll 2
