@@ -40,8 +40,8 @@ static __device__ inline skinny_few_at skinny_few_find(const gpu_skinny_few_args
     return {part, (part ? tile - a.part[part - 1].tiles : tile) * rows};
 }
 
-/* x lies there as here, rows a.x_pitch bytes apart: they meet no bank twice. One row comes by the threads that multiply,
- * more by the copy engine. */
+/* x lies there as here, rows a.x_pitch bytes apart: they meet no bank twice. One row comes by the threads that
+ * multiply, more by the copy engine. */
 static __device__ inline void skinny_few_one_row(const gpu_skinny_few_args &a, unsigned char *x) {
     for (int i = threadIdx.x; i < a.cols / 8; i += MULTIPLIERS) cp_async16(x + i * 16, a.x + i * 8);
     cp_async_commit();
