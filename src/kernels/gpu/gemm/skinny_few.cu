@@ -24,6 +24,7 @@ enum {
     AT_FIRST = 4,
     PACED = 9
 };
+
 typedef struct {
     gpu_u64 full[SKINNY_FEW_STAGES], empty[SKINNY_FEW_STAGES], x_full;
     float scales[SKINNY_FEW_ROWS], squares[GPU_WARPS];
